@@ -1,4 +1,4 @@
-"""A whole server with a worker, that reaches the servers of these tests."""
+"""A node with a worker that may send requests to the fake servers of these tests."""
 
 from collections.abc import AsyncIterator
 

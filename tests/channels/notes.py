@@ -1,4 +1,4 @@
-"""Messages to send in tests of channels, and the tools to send them with."""
+"""Messages to send in channel tests, and the tools that send them."""
 
 import contextlib
 import os
@@ -66,7 +66,7 @@ def note(to: Addressee = TO_ANN, purpose: Purpose = Purpose.ASK, **changes: Any)
 
 
 def closing(to: Addressee = TO_ANN, via: str = "web", **changes: Any) -> Note:
-    """Tell that Ann has approved it."""
+    """Return the closing message after Ann has approved."""
     current, _ = asked()
     given = Response(person="ann", approved=True, at=AT + 1, via=via)
     result = answered(Decision.APPROVED, [given], last=given)
@@ -81,7 +81,7 @@ def expiring(to: Addressee = TO_ANN, **changes: Any) -> Note:
 
 
 def many(count: int, to: Addressee = TO_ANN, **changes: Any) -> Digest:
-    """Tell of so many at once; the first twenty-five are named to the channel."""
+    """Return a digest of this many breakpoints, which lists only the first twenty-five."""
     waiting = tuple(asked(id=f"bp_{n}", title=f"Question {n}", **changes)[0] for n in range(min(count, 25)))
     urls = {each.id: f"https://assent.example.com/breakpoints/{each.id}" for each in waiting}
     return Digest(
@@ -90,7 +90,7 @@ def many(count: int, to: Addressee = TO_ANN, **changes: Any) -> Digest:
 
 
 def tools(*, patience: float = 20) -> Tools:
-    """Real ones, which may reach this machine."""
+    """Return real tools that may connect to this machine."""
     local = [ip_network("127.0.0.0/8"), ip_network("::1/128")]
     outbound = Outbound(allow=local, limits=Limits(connect=5, read=patience, total=patience))
     return Tools(outbound, resolve, lambda: time.time_ns() // 1000, os.urandom, "https://assent.example.com")
@@ -98,7 +98,7 @@ def tools(*, patience: float = 20) -> Tools:
 
 @contextlib.asynccontextmanager
 async def lent_tools() -> AsyncIterator[Tools]:
-    """The same, with their connections closed in the end."""
+    """Yield such tools and close their connections afterwards."""
     made = tools()
     try:
         yield made

@@ -1,4 +1,4 @@
-"""What the tests of the Slack channel share: a channel that speaks to the fake, and breakpoints to speak of."""
+"""A Slack channel connected to the fake Slack, and breakpoints to send through it."""
 
 import contextlib
 import os

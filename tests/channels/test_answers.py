@@ -45,7 +45,7 @@ approve
 def test_an_attached_email_is_not_an_answer_of_its_sender(secrets: None) -> None:
     del secrets
     heard = hears(letter(ATTACHED, content_type='multipart/mixed; boundary="b"'))
-    assert heard.said["approved"] is not True, "an attached letter of somebody else has approved"
+    assert heard.said["approved"] is not True, "an attached email from another person was counted as an approval"
 
 
 def test_quoted_strings_in_authentication_results_prove_nothing() -> None:
@@ -70,7 +70,7 @@ async def test_a_channel_disabled_or_removed_meanwhile_cannot_decide(desk: Desk,
 
     await desk.node.assent.database.write(switch_off)
     await desk.say(delivery_id=delivery_id, approved=True)
-    assert await desk.open(breakpoint_id), "listeners and workers hold the channel as it was"
+    assert await desk.open(breakpoint_id), "listeners and workers keep using the channel as it was"
 
 
 async def test_removing_answersAs_takes_effect_immediately(desk: Desk) -> None:
@@ -83,7 +83,7 @@ async def test_removing_answersAs_takes_effect_immediately(desk: Desk) -> None:
 
     await desk.node.assent.database.write(take_it_back)
     await desk.say(on=hook, delivery_id=delivery_id, approved=True)
-    assert await desk.open(breakpoint_id), "an inline answer counts for up to 25 seconds after answersAs was taken away"
+    assert await desk.open(breakpoint_id), "an inline answer counts for up to 25 seconds after answersAs was removed"
 
 
 async def test_a_click_by_an_admin_who_is_not_eligible_does_not_override(desk: Desk) -> None:
@@ -92,7 +92,7 @@ async def test_a_click_by_an_admin_who_is_not_eligible_does_not_override(desk: D
     await link(desk.node, desk.channel, "T1:adm", admin)
     breakpoint_id, delivery_id = await desk.asked({"expert": ["ann", "bob"], "strategy": "collect-all"})
     await desk.say(identity="T1:adm", delivery_id=delivery_id, approved=True)
-    assert await desk.open(breakpoint_id), "one click in a room stood in for two experts"
+    assert await desk.open(breakpoint_id), "one click in a room replaced the answers of two experts"
 
 
 async def test_the_deputy_of_an_escalation_recipient_can_answer(node: Node, clock: ManualClock) -> None:
@@ -122,7 +122,7 @@ async def test_a_digest_that_kills_its_workers_is_given_up(node: Node, clock: Ma
         clock.advance(200)
         taken = await node.assent.database.write(lambda tx: service.claim_digest(tx, mail, "person:ann"))
         deaths += taken is not None
-    assert deaths < 30, "it is tried for ever, and never goes another way"
+    assert deaths < 30, "it is retried forever and never falls back"
     del last
 
 
@@ -141,7 +141,9 @@ async def test_a_fallback_after_the_end_does_not_ask(node: Node) -> None:
     dead = partial(service.record, claim=claim, sent=Sent(550, "No.", 1, final=True), jitter=0)
     await node.assent.database.write(dead)
     found = [each for each in await deliveries(node, breakpoint_id) if each.channel == hook]
-    assert [each.purpose for each in found] in ([], ["ask", "close"]), "a program is asked, and never told of the end"
+    assert [each.purpose for each in found] in ([], ["ask", "close"]), (
+        "the fallback was asked but never told of the end"
+    )
 
 
 @pytest.fixture
@@ -175,7 +177,7 @@ async def test_an_answer_in_jira_survives_the_death_of_the_worker_that_sent_the_
     sent = Sent(200, None, 1, trace=posted.trace)
     await near.assent.database.write(partial(service.record, claim=again, sent=sent, jitter=0))
     await jira.look(take)
-    assert (await stored(near, breakpoint_id)).decision == "approved", "Ann has moved it, and nobody will ever look"
+    assert (await stored(near, breakpoint_id)).decision == "approved", "Ann moved the issue and it is never polled"
 
 
 @pytest.mark.parametrize(

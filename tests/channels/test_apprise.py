@@ -1,4 +1,4 @@
-"""The Apprise channel with the real package, towards a real receiver."""
+"""The Apprise channel, with the real package and a real receiver."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ from tests.channels.notes import AT, PLACE, REVIEW, closing, many, note, tools
 from tests.support.receiver import Answer, Receiver, receiving
 
 ROOT = Path(__file__).parents[2]
-# The package reads all its services at once, and some of them old modules of Python.
+# The package imports all of its services at once, and some of them use deprecated modules.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated")
 
 
@@ -29,7 +29,7 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture
 def urls(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """References to two addresses of the receiver: `/first` and `/second`."""
+    """References to two URLs of the receiver: `/first` and `/second`."""
     for name in ("first", "second"):
         monkeypatch.setenv(f"APPRISE_{name.upper()}", receiver.url(f"/{name}").replace("http://", "json://"))
     return ["env:APPRISE_FIRST", "env:APPRISE_SECOND"]

@@ -1,4 +1,4 @@
-"""Digests: at least two questions in one message, answerable there, and updated when an item is decided."""
+"""Digests: two or more breakpoints in one message, which can be answered there and are updated when decided."""
 
 import asyncio
 from typing import Any
@@ -22,7 +22,7 @@ from tests.support.slack import FakeSlack, Message, faking_slack
 
 
 def clicked(slack: FakeSlack, message: Message, block: dict[str, Any], label: str) -> dict[str, Any]:
-    """What Slack sends for a button of one item: with the block that it is in."""
+    """Return the payload that Slack sends for the button of one item, including its block."""
     [button] = [each for each in block["elements"] if each["text"]["text"] == label]
     payload = slack.clicked(ANN, message, label)
     payload["actions"][0] |= {key: button[key] for key in ("action_id", "value")} | {"block_id": block["block_id"]}
@@ -30,7 +30,7 @@ def clicked(slack: FakeSlack, message: Message, block: dict[str, Any], label: st
 
 
 def items(message: Message) -> list[dict[str, Any]]:
-    """The blocks of buttons of the items that can be answered."""
+    """Return the action blocks of the items that can still be answered."""
     return [block for block in message.blocks if str(block.get("block_id", "")).startswith("digest-")]
 
 

@@ -1,4 +1,4 @@
-"""The e-mail channel against a real mail server: what is written, to whom, and what happens when it fails."""
+"""The email channel against a real mail server: contents, recipients and failures."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -337,7 +337,7 @@ def test_options_and_files_are_listed_by_name() -> None:
     assert "Options: blue, green" in text
     assert "Files: plan.md" in text
     assert "Risk: high" in text
-    assert text.index("Files: ") < text.index(f"Content hash: {asked()[0].digest[:12]}\n\n-- "), "last of the facts"
+    assert text.index("Files: ") < text.index(f"Content hash: {asked()[0].digest[:12]}\n\n-- "), "not the last detail"
 
 
 class Tags(HTMLParser):

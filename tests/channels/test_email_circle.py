@@ -1,4 +1,4 @@
-"""The whole circle by e-mail: told, answered by a reply, the agent woken, the thread closed; and who may not answer."""
+"""End to end by email: notification, reply, waiting agent and closed thread, and who cannot answer."""
 
 import asyncio
 from collections.abc import Iterator
@@ -76,7 +76,7 @@ async def test_approval_by_reply_releases_the_breakpoint_and_closes_the_thread(w
     closing = await arrived(mail, 2)
     assert "Approved by ann (email)" in closing.text
     assert closing.message["In-Reply-To"] == first.message["Message-ID"]
-    # The same letter again, as a mail server sends it when our answer was lost.
+    # A mail server sends the same email again if our response was lost.
     assert await hand_in(working, channel_id, answer) < 300
     assert (await stored(working, created["id"])).votes == 1
     found = await in_state(working, created["id"], "sent", "answered")

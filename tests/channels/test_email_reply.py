@@ -1,4 +1,4 @@
-"""Answers by e-mail: what a letter must prove before it says anything, and what it says then."""
+"""Answers by email: the proof that an email requires, and how its text is read."""
 
 import re
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def channel(port: int = 25, **settings: Any) -> EmailChannel:
 
 
 def letter(body: str = "approve", **headers: str | None) -> Incoming:
-    """Write a letter that proves all it must; `auto_submitted="x"` sets a header, None takes one away."""
+    """Return an authenticated email; `auto_submitted="x"` sets a header, and None removes it."""
     found: dict[str, str | None] = {
         "authentication-results": PROOF,
         "from": "Ann Archer <Ann@Example.com>",

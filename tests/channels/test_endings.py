@@ -1,4 +1,4 @@
-"""Every kind of ending on every channel: told once, then closed once, on both databases.
+"""Every kind of ending on every channel: each breakpoint is announced once and closed once, on both databases.
 
 Run with `-s` to see the table.
 """
@@ -28,7 +28,7 @@ from tests.support.receiver import Answer, Receiver, receiving
 from tests.support.slack import FakeSlack, faking_slack
 from tests.support.until import until
 
-# Apprise loads all of its services, some of which use deprecated modules of Python.
+# Apprise loads all of its services, some of which use deprecated Python modules.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated")
 
 PROJECT = "shop"
@@ -40,7 +40,7 @@ SIX = ("webhook", "slack-socket", "slack-http", "email", "jira", "apprise")
 
 @dataclass
 class MovableClock:
-    """The real time, moved ahead by hand, or stopped."""
+    """The real time, which a test can advance or stop."""
 
     ahead: int = 0
     stopped_at: int | None = None
@@ -75,7 +75,7 @@ class World:
         assert answer.status_code < 300, answer.text
 
     def lose_replies(self) -> None:
-        """Have every server accept its next message and drop the connection instead of replying."""
+        """Make every server accept its next message and drop the connection instead of replying."""
         for path in ("/hook", "/apprise"):
             self.receiver.answer(path, Answer(drops=True), Answer())
         self.socket.lose("chat.postMessage")
@@ -84,7 +84,7 @@ class World:
         self.jira.drop()
 
     def calls(self, path: str) -> list[str]:
-        """The events that were posted to a path, each once, without those in between."""
+        """Return the distinct events that were posted to a path, without `responded`."""
         once = {call.id: call for call in self.receiver.to(path)}
         types = [call.json["type"].removeprefix("breakpoint.") for call in once.values()]
         return [each for each in types if each != "responded"]
@@ -228,7 +228,7 @@ async def furnished(world: World) -> World:
 
 
 async def finished(world: World, breakpoint_id: str, purposes: set[str]) -> None:
-    """Wait until each channel's deliveries have these purposes and none is left to send."""
+    """Wait until each channel's deliveries have these purposes and none is pending."""
 
     def enough(found: list[Any]) -> bool:
         queued = {name: {each.purpose for each in found if each.channel == world.channels[name]} for name in SIX}
@@ -238,7 +238,7 @@ async def finished(world: World, breakpoint_id: str, purposes: set[str]) -> None
 
 
 def seen(world: World, ending: Ending) -> dict[str, tuple[int, int]]:
-    """Count, per channel, the messages that told of it and those that closed it."""
+    """Count, per channel, the messages that announced the breakpoint and those that closed it."""
     letters = [letter.message["In-Reply-To"] is not None for letter in world.mail.letters]
     issues = list(world.jira.issues.values())
     hook, callback = world.calls("/hook"), world.calls("/callback")
@@ -254,7 +254,7 @@ def seen(world: World, ending: Ending) -> dict[str, tuple[int, int]]:
 
 
 def check_words(world: World, ending: Ending) -> None:
-    """Nothing looks open any more, and every channel says how it ended."""
+    """Check that no message looks open and that every channel shows how the breakpoint ended."""
     for slack in (world.socket, world.http):
         assert slack.messages[0].buttons == {}
         assert ending.said in slack.messages[0].shown
@@ -278,7 +278,7 @@ async def test_every_channel_announces_and_closes_exactly_once(world: World, end
     await finished(world, breakpoint_id, {"ask", "close"})
     found = seen(world, ending)
     cells = " ".join(f"{name} {told}+{closed}" for name, (told, closed) in found.items())
-    print(f"{world.node.assent.database.dialect:<11}{ending.name:<33}{cells} waiter {status}")  # noqa: T201  # the table of this suite
+    print(f"{world.node.assent.database.dialect:<11}{ending.name:<33}{cells} waiter {status}")  # noqa: T201  # prints the result table
     assert status == ending.event
     once = {name: (1, 0 if name == "apprise" else 1) for name in found}
     assert found == once
@@ -292,7 +292,7 @@ async def test_a_message_whose_reply_was_lost_is_closed_exactly_once(world: Worl
     more: dict[str, Any] = {"timeout": ending.timeout} if ending.timeout else {}
     await route(world.node, *SIX, "other", project=PROJECT, to=["person:ann"], **more)
     world.lose_replies()
-    # With the clock stopped, no retry is due before the end.
+    # With a stopped clock, no retry is due before the end.
     world.clock.stop()
     breakpoint_id = await world.create(**ending.body)
     six = {world.channels[name] for name in SIX}
@@ -309,7 +309,7 @@ async def test_a_message_whose_reply_was_lost_is_closed_exactly_once(world: Worl
     await finished(world, breakpoint_id, {"ask", "close"})
     found = seen(world, ending)
     cells = " ".join(f"{name} {told}+{closed}" for name, (told, closed) in found.items())
-    print(f"{world.node.assent.database.dialect:<11}{ending.name:<33}{cells} reply lost")  # noqa: T201  # the table of this suite
+    print(f"{world.node.assent.database.dialect:<11}{ending.name:<33}{cells} reply lost")  # noqa: T201  # prints the result table
     assert status == ending.event
     assert found == {name: (1, 0 if name == "apprise" else 1) for name in found}
     check_words(world, ending)

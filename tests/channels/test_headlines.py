@@ -1,4 +1,4 @@
-"""Messages lead with the action, on every channel, and keep the agent's own title."""
+"""Messages start with the action, on every channel, and keep the agent's own title."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Messages in Slack: what they show, where they go, that they come once, and how they end."""
+"""Messages in Slack: contents, recipients, deduplication and closing."""
 
 import json
 import re
@@ -128,7 +128,7 @@ async def test_medium_risk_asks_for_confirmation() -> None:
 
 
 def marked_up(value: object) -> list[str]:
-    """Return the texts in which Slack reads markup, however deep."""
+    """Return all texts that Slack renders as markup, at any depth."""
     if isinstance(value, list):
         return [text for each in value for text in marked_up(each)]
     if not isinstance(value, dict):
@@ -159,7 +159,7 @@ async def test_agent_text_never_creates_mentions_links_or_formatting() -> None:
 
     for each in (sent.blocks, closed(note(ended))["blocks"], modal(current, "dl_1", approve=True), total["blocks"]):
         written = json.dumps(each, ensure_ascii=False)
-        assert all(OUR_DATE.fullmatch(text) for text in marked_up(each)), "only dates of our own have markup"
+        assert all(OUR_DATE.fullmatch(text) for text in marked_up(each)), "only our own dates may contain markup"
         for harmful in ("<!channel>", "<@U123>", "<https://", "\u202e"):
             assert harmful not in written
     assert "&lt;!channel&gt;" in sent.text

@@ -1,4 +1,4 @@
-"""Answers from Slack: only what Slack signed is heard, and it becomes an answer or a form, told to one person."""
+"""Answers from Slack: only signed requests count, and each becomes an answer or opens a form."""
 
 import hashlib
 import hmac
@@ -75,7 +75,7 @@ def filled(current: Breakpoint, values: dict[str, str | None], *, approve: bool 
     return channel.answer(the_one(channel, over_http(slack, slack.submitted("U1", view, values))), current)
 
 
-# ── what is heard ──
+# Received messages
 
 
 def test_a_click_identifies_the_delivery_and_the_person() -> None:
@@ -159,7 +159,7 @@ def test_the_answer_refers_to_the_content_that_was_shown() -> None:
     assert answer.digest == DIGEST
 
 
-# ── what is refused ──
+# Rejected requests
 
 GOOD_SLACK, CHANNEL = made()
 GOOD = over_http(GOOD_SLACK, GOOD_SLACK.clicked("U1", shown(), "Approve"))
@@ -225,7 +225,7 @@ def test_a_request_signed_with_another_secret_is_rejected() -> None:
 def test_without_a_signing_secret_every_http_request_is_rejected(secret: str | None) -> None:
     settings = {name: value for name, value in ROOM.items() if name != "signingSecret" or secret is not None}
     slack, channel = made(settings)
-    slack.signing_secret = secret or ""  # a MAC under an empty key could be anybody's
+    slack.signing_secret = secret or ""  # anyone can compute a MAC with an empty key
     request = over_http(slack, slack.clicked("U1", shown(), "Approve"))
 
     with pytest.raises(Unauthenticated):
@@ -292,7 +292,7 @@ def test_text_that_a_database_cannot_store_is_rejected() -> None:
         channel.hear(over_http(slack, slack.submitted("U1", view, {"comment": "a\0b"})))
 
 
-# ── what was filled in ──
+# Submitted forms
 
 
 def test_form_values_get_their_types() -> None:
@@ -386,7 +386,7 @@ def test_a_default_with_invisible_characters_is_not_prefilled() -> None:
     assert "initial_value" not in json.dumps(view)
 
 
-# ── what is told ──
+# Replies
 
 
 async def heard_after(slack: FakeSlack, channel: SlackChannel, label: str, current: Breakpoint | None = None) -> Heard:

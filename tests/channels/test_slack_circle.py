@@ -1,4 +1,4 @@
-"""The whole circle in Slack: told, answered there, the agent woken, the message closed; and whoever may not answer."""
+"""End to end in Slack: notification, answer, waiting agent and closed message, and who cannot answer."""
 
 import asyncio
 from collections.abc import Callable
@@ -31,7 +31,7 @@ async def in_slack(node: Node, slack: FakeSlack, *, socket: bool, **more: Any) -
 
 
 async def say(node: Node, slack: FakeSlack, channel_id: str, payload: dict[str, Any], *, socket: bool) -> Any:
-    """Let Slack say something in one of its two ways; return what it got as an answer."""
+    """Send a payload over the socket or HTTP, and return Slack's response payload."""
     if socket:
         return (await slack.push(payload)).get("payload")
     headers, body = slack.signed(payload)
@@ -51,7 +51,7 @@ async def waited(node: Node, breakpoint_id: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("socket", [True, False], ids=["socket", "http"])
-async def test_approval_by_a_button_releases_the_breakpoint_and_closes_the_message(working: Node, socket: bool) -> None:  # noqa: FBT001  # one of two ways
+async def test_approved_by_a_button(working: Node, socket: bool) -> None:  # noqa: FBT001  # one of two transports
     async with faking_slack() as slack:
         channel_id = await in_slack(working, slack, socket=socket)
         created = await working.create()
@@ -64,7 +64,7 @@ async def test_approval_by_a_button_releases_the_breakpoint_and_closes_the_messa
         await slack.until(lambda: len(slack.updates) > 0)
         assert message.buttons == {}
         assert "pproved by ann" in message.shown
-        # The same click again, as Slack sends it when our answer was lost.
+        # Slack sends the same click again if our response was lost.
         await say(working, slack, channel_id, click, socket=socket)
         found = await in_state(working, created["id"], "sent", "answered")
         assert [(each.purpose, each.state) for each in found] == [("ask", "answered"), ("close", "sent")]
@@ -72,7 +72,7 @@ async def test_approval_by_a_button_releases_the_breakpoint_and_closes_the_messa
 
 
 @pytest.mark.parametrize("socket", [True, False], ids=["socket", "http"])
-async def test_rejection_with_a_reason_is_submitted_in_a_form(working: Node, socket: bool) -> None:  # noqa: FBT001  # the same
+async def test_rejected_with_a_reason_in_a_form(working: Node, socket: bool) -> None:  # noqa: FBT001  # one of two transports
     async with faking_slack() as slack:
         channel_id = await in_slack(working, slack, socket=socket)
         created = await working.create()
@@ -94,7 +94,7 @@ def demand_tickets(tags: list[str]) -> Callable[[Transaction], None]:
     return use_case
 
 
-async def test_an_approval_without_its_ticket_keeps_its_text_and_can_be_resubmitted(working: Node) -> None:
+async def test_an_approval_without_its_ticket_keeps_its_text_and_is_sent_again(working: Node) -> None:
     async with faking_slack() as slack:
         channel_id = await in_slack(working, slack, socket=False)
         await working.assent.database.write(demand_tickets(["audit"]))
@@ -113,7 +113,7 @@ async def test_an_approval_without_its_ticket_keeps_its_text_and_can_be_resubmit
         assert (result["approved"], result["feedback"]) == (True, "Checked by hand.")
 
 
-async def test_a_decision_made_elsewhere_closes_the_message(working: Node) -> None:
+async def test_answered_elsewhere_the_message_is_closed(working: Node) -> None:
     async with faking_slack() as slack:
         await in_slack(working, slack, socket=True)
         created = await working.create()
@@ -124,7 +124,7 @@ async def test_a_decision_made_elsewhere_closes_the_message(working: Node) -> No
         assert "ejected" in message.shown
 
 
-async def test_unlinked_and_late_answers_get_private_replies(working: Node) -> None:
+async def test_a_stranger_and_a_latecomer_are_told_so_privately(working: Node) -> None:
     async with faking_slack() as slack:
         await in_slack(working, slack, socket=True)
         created = await working.create()
@@ -142,7 +142,7 @@ async def test_unlinked_and_late_answers_get_private_replies(working: Node) -> N
         assert (await stored(working, created["id"])).decision == "rejected"
 
 
-async def test_high_risk_cannot_be_decided_in_slack(working: Node) -> None:
+async def test_high_risk_is_not_decided_here(working: Node) -> None:
     async with faking_slack() as slack:
         channel_id = await in_slack(working, slack, socket=False)
         ordinary = await working.create()
@@ -150,7 +150,7 @@ async def test_high_risk_cannot_be_decided_in_slack(working: Node) -> None:
         risky = await working.create(payload={"question": "Drop it?", "risk": "high"})
         message = await slack.posted()
         assert list(message.buttons) == ["Review"]
-        # A click as if there were a button, verified as Slack's own.
+        # A forged click as if the message had a button, correctly signed.
         forged = slack.clicked(ANN, usual, "Approve")
         forged["actions"][0]["value"] = message.delivery_id
         await say(working, slack, channel_id, forged, socket=False)

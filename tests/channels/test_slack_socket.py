@@ -1,4 +1,4 @@
-"""Socket Mode: every envelope is heard once and acknowledged in time, and the connection comes back by itself."""
+"""Socket Mode: each envelope is processed once and acknowledged in time, and lost connections are reopened."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ Take = Callable[[Incoming], Awaitable[Mapping[str, Any] | None]]
 
 
 class Taker:
-    """Hears as the answering service does, and keeps it."""
+    """Parses messages as the answering service does, and records them."""
 
     def __init__(self, channel: SlackChannel, answer: Mapping[str, Any] | None = None) -> None:
         self.heard: list[Heard] = []
@@ -293,12 +293,14 @@ async def test_the_outbound_guard_checks_the_socket_url(url: str) -> None:
     assert "slack_not_connected" in [line["event"] for line in logs]
 
 
-# ── with TLS ──
+# TLS
 
 
 @contextlib.asynccontextmanager
 async def secured(folder: Path, *, names: tuple[str, ...], scheme: str = "wss") -> AsyncIterator[asyncio.Event]:
-    """Run a socket client against an API and a socket behind certificates for these names; yield its being greeted."""
+    """Run a socket client with an API and a socket that use a certificate for these names; yield an event for the
+    greeting.
+    """
     shown, greeted = certificate(folder, *names), asyncio.Event()
 
     async def greet(connection: ServerConnection) -> None:

@@ -1,4 +1,4 @@
-"""The webhook message: what it says, what it never says, and that only the right secret signs it."""
+"""The webhook message: its contents, what it never contains, and its signatures."""
 
 import base64
 import json
@@ -184,7 +184,7 @@ def test_a_message_stays_within_the_size_limit(size: int) -> None:
 
     assert len(body) <= LARGEST_BODY
     assert ("result" in data) == (not data.get("resultOmitted", False))
-    assert data["decision"] == "approved", "what matters is never left out"
+    assert data["decision"] == "approved", "the decision must never be omitted"
 
 
 def test_a_result_is_included_if_it_fits() -> None:
@@ -192,7 +192,7 @@ def test_a_result_is_included_if_it_fits() -> None:
     assert read(message(DELIVERY, *released(raised()[0], comment="a" * 20_000)))["data"]["resultOmitted"] is True
 
 
-# The verifier of the library looks at the real clock.
+# The library's verifier uses the real clock.
 def now() -> int:
     return time.time_ns() // 1000
 
@@ -245,13 +245,13 @@ def test_a_single_flipped_bit_is_detected(body: dict[str, Any], secret: str, whe
     if where == "body":
         content = flipped(content, bit)
     elif where == "webhook-signature":
-        # The bytes, not their base64, whose last letter holds bits that mean nothing.
+        # Flip the decoded bytes, because the last base64 character contains unused bits.
         signature = flipped(base64.b64decode(headers[where].removeprefix("v1,")), bit)
         headers[where] = f"v1,{base64.b64encode(signature).decode()}"
     else:
         headers[where] = flipped(headers[where].encode(), bit).decode("latin-1")
 
-    # What is no longer UTF-8 or no longer a list of signatures raises ValueError there.
+    # Invalid UTF-8 or a malformed signature list raises ValueError.
     with pytest.raises((WebhookVerificationError, ValueError)):
         Webhook(secret).verify(content, headers)
 

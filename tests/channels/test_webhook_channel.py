@@ -1,4 +1,4 @@
-"""The webhook channel: what it sends, whose answers it believes, and what nobody can forge or replay."""
+"""The webhook channel: what it sends, whose answers it accepts, and protection against forgery and replay."""
 
 import json
 import os

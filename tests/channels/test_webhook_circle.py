@@ -1,4 +1,4 @@
-"""The whole circle of a webhook: told, answered there, the agent woken, closed; also when answered elsewhere."""
+"""End to end over a webhook: announcement, answer, waiting agent and closing, also after an answer elsewhere."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A receiver that answers in its reply: taken once, for the person in the settings, and never for what is high risk."""
+"""A receiver that answers inline: counted once, for the configured person, and never for high risk."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ async def hooked(node: Node, receiver: Receiver, **more: Any) -> None:
 
 
 async def said(node: Node, **payload: Any) -> Answer:
-    """Return the reply that approves what is raised with this payload next: its digest is that of the same before."""
+    """Return a reply that approves the next breakpoint with this payload; equal content has an equal digest."""
     before = await node.create(payload={"question": "Deploy?", **payload})
     return Answer(200, body=json.dumps({"approved": True, "comment": "Go.", "digest": before["digest"]}).encode())
 
@@ -82,7 +82,7 @@ async def test_an_inline_answer_that_may_not_decide_is_ignored(
     created = await working.create(payload={"question": "Deploy?", **payload})
     await until(lambda: deliveries(working, created["id"]), lambda found: [each.state for each in found] == ["sent"])
     if not more:
-        # That it was heard and refused is written down.
+        # Deduplication records the refused answer as well.
         await until(lambda: rows(working, "SELECT key FROM assent_heard"), lambda found: len(found) == 1)
     found = await view(working, created["id"])
     assert (found["status"], found["responses"]) == ("waiting", [])

@@ -1,4 +1,4 @@
-"""A job is queued with the transaction that causes it, once, and done by a worker."""
+"""The job queue: a job is enqueued once within the transaction that causes it, and executed by a worker."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -28,18 +28,18 @@ async def put(node: Node, key: str, *, delay: float = 0, job: str = "probe", **p
     await node.assent.database.write(lambda tx: tx.enqueue(job, key=key, payload=payload, delay=delay))
 
 
-async def test_a_committed_job_is_queued_exactly_once(node: Node) -> None:
+async def test_a_job_is_there_after_the_commit_and_only_once(node: Node) -> None:
     await put(node, "one", n=1)
     await put(node, "one", n=2)
     assert await queued(node) == [("probe:one", "ENQUEUED")]
 
 
-async def test_a_delayed_job_waits(node: Node) -> None:
+async def test_a_job_with_a_delay_waits(node: Node) -> None:
     await put(node, "later", delay=3600)
     assert await queued(node) == [("probe:later", "DELAYED")]
 
 
-async def test_a_rolled_back_transaction_leaves_no_job_and_does_not_affect_others(node: Node) -> None:
+async def test_a_refused_use_case_leaves_no_job_and_harms_no_other(node: Node) -> None:
     def refused(tx: Transaction) -> None:
         tx.enqueue("probe", key="refused", payload={})
         msg = "No."
@@ -53,8 +53,8 @@ async def test_a_rolled_back_transaction_leaves_no_job_and_does_not_affect_other
     assert await queued(node) == [(f"probe:good-{n}", "ENQUEUED") for n in range(10)]
 
 
-async def test_writes_before_and_after_an_enqueue_commit_together(node: Node) -> None:
-    """On PostgreSQL a pipeline is left for the job's sake; nothing around it may be lost or come apart."""
+async def test_what_was_written_before_a_job_and_after_it_stays_with_it(node: Node) -> None:
+    """On PostgreSQL, enqueuing leaves pipeline mode; the writes around it must stay in the transaction."""
 
     def use_case(tx: Transaction) -> None:
         tx.workers.beat("before", host="h", pid=1, now=tx.now())
@@ -68,7 +68,7 @@ async def test_writes_before_and_after_an_enqueue_commit_together(node: Node) ->
 
 
 class Probe:
-    """A job that notes what it was given, and fails as often as it is told to."""
+    """A job that records its payloads and fails a given number of times."""
 
     def __init__(self) -> None:
         self.seen: list[Mapping[str, Any]] = []
@@ -91,7 +91,7 @@ class Probe:
 
 @pytest.fixture
 async def working(settings: Settings) -> AsyncIterator[Node]:
-    # Some jobs here fail for ever: stopping need not wait for them.
+    # Some jobs here fail forever, so that stopping must not wait for them.
     async with running_node(settings.model_copy(update={"drain_seconds": 1}), worker=True) as node:
         yield node
 
@@ -114,20 +114,20 @@ async def finished(node: Node, job: str) -> str:
     return await until(status, lambda found: found not in {"ENQUEUED", "PENDING"})
 
 
-async def test_a_worker_executes_the_jobs_of_its_queue(working: Node, probe: Probe) -> None:
+async def test_a_worker_does_the_jobs_of_its_queue(working: Node, probe: Probe) -> None:
     await asyncio.gather(*(put(working, f"job-{n}", n=n) for n in range(50)))
     await probe.times(50)
     assert sorted(each["n"] for each in probe.seen) == list(range(50))
 
 
-async def test_a_failed_job_is_retried(working: Node, probe: Probe) -> None:
+async def test_a_job_that_fails_is_tried_again(working: Node, probe: Probe) -> None:
     probe.failures = 2
     await put(working, "stubborn")
     assert await finished(working, "probe:stubborn") == "SUCCESS"
     assert len(probe.seen) == 3
 
 
-async def test_an_unknown_job_fails_without_blocking_others(working: Node, probe: Probe) -> None:
+async def test_a_job_nobody_knows_fails_and_stops_nothing(working: Node, probe: Probe) -> None:
     await put(working, "strange", job="unknown")
     await put(working, "known")
     await probe.times(1)
@@ -144,7 +144,7 @@ async def test_finished_jobs_are_deleted(working: Node, probe: Probe) -> None:
 
 
 async def leave_running(node: Node, job: str, *, by: str) -> None:
-    """Put a job that waits down as one that a worker runs."""
+    """Record a delayed job as running on this worker."""
     await put(node, job, delay=3600)
     table = "workflow_status" if node.assent.database.dialect == "sqlite" else "dbos.workflow_status"
     statement = f"""UPDATE {table} SET status = 'PENDING', executor_id = :by, application_version = '1'
@@ -156,26 +156,26 @@ async def leave_running(node: Node, job: str, *, by: str) -> None:
     await node.assent.database.write(use_case)
 
 
-async def test_the_jobs_of_a_dead_worker_are_executed_by_another(working: Node, probe: Probe) -> None:
-    """The row of a job says which worker runs it; one that is not alive gets it taken away."""
+async def test_what_a_dead_worker_left_running_is_done_by_another(working: Node, probe: Probe) -> None:
+    """A job's row names its worker; recovery takes jobs away from workers that are not alive."""
     await leave_running(working, "orphan", by="dead:1")
     await asyncio.to_thread(worker_of(working).recover, frozenset({worker_of(working).id}))
     assert await finished(working, "probe:orphan") == "SUCCESS"
     assert len(probe.seen) == 1
 
 
-async def test_a_job_that_was_claimed_but_never_started_is_requeued(working: Node, probe: Probe) -> None:
-    """The database died between handing it out and saying so: it is ours, and nobody is at it."""
+async def test_a_job_that_was_given_to_a_worker_and_never_reached_it_is_put_back(working: Node, probe: Probe) -> None:
+    """The database died between claiming the job and confirming it, so the job is ours but not running."""
     mine = worker_of(working)
     await leave_running(working, "forgotten", by=mine.id)
     await asyncio.to_thread(mine.recover, frozenset({mine.id}))
-    assert dict(await queued(working))["probe:forgotten"] == "PENDING"  # it may be about to begin
+    assert dict(await queued(working))["probe:forgotten"] == "PENDING"  # it may be about to start
     await asyncio.to_thread(mine.recover, frozenset({mine.id}))
     assert await finished(working, "probe:forgotten") == "SUCCESS"
     assert len(probe.seen) == 1
 
 
-async def test_a_stopping_worker_finishes_its_jobs_and_unregisters(settings: Settings) -> None:
+async def test_a_stopping_worker_finishes_what_it_runs_and_leaves(settings: Settings) -> None:
     async with running_node(settings, worker=True) as node:
         probe = worker_of(node).handlers["probe"] = Probe()
         await put(node, "last")

@@ -1,4 +1,4 @@
-"""Deadlines on a machine whose clock is set an hour ahead and back again while they run."""
+"""Deadlines on a machine whose clock jumps an hour ahead and back while they are pending."""
 
 import asyncio
 import itertools
@@ -15,7 +15,7 @@ TTL = 2
 
 
 async def deadlines(process: Process, agent: str, *, tries: int) -> list[float]:
-    """Return how long each lasted, from when it was asked for until its waiter had heard of its end."""
+    """Return the seconds from each request until its waiter learned that it had ended."""
     lasted: list[float] = []
 
     async def lane(client: httpx2.AsyncClient) -> None:

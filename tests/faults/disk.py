@@ -1,4 +1,4 @@
-"""A disk that is full or broken, under a server on SQLite: what it acknowledges is stored, whatever the disk does."""
+"""A full or failing disk under a server on SQLite: everything that the server acknowledges must be stored."""
 
 import contextlib
 import errno
@@ -58,7 +58,7 @@ class Disk:
         self._folder = folder
         self._library = folder / "disk.so"
         compile_with = compiler()
-        assert compile_with is not None, "ask for the compiler first"
+        assert compile_with is not None, "check compiler() first"
         command = [compile_with, "-O2", "-shared", "-fPIC", "-o", str(self._library), str(SOURCE), "-ldl", "-lpthread"]
         subprocess.run(command, check=True)
         (folder / "control").write_bytes(bytes(_CONTROL.size))
@@ -71,7 +71,7 @@ class Disk:
         return {"LD_PRELOAD": str(self._library), "DISK_FOLDER": str(self._folder)}
 
     def fail(self, fault: Fault, *, at: int) -> None:
-        """From now on, let the so-manieth call fail."""
+        """From now on, make the call with this number fail."""
         self._control[:] = _CONTROL.pack(0, at, fault.times, fault.error, fault.partly, 0, 0, 0)
         self._control[:4] = struct.pack("i", fault.kind)
 
@@ -80,13 +80,13 @@ class Disk:
 
     @property
     def failed(self) -> int:
-        """How many calls have failed since it was told to."""
+        """Number of calls that failed since the fault was set."""
         count: int = _CONTROL.unpack(self._control[:])[5]
         return count
 
     @contextlib.contextmanager
     def power_cut(self) -> Iterator[Settings]:
-        """What would be found if the power went off now."""
+        """Yield settings for a copy of what would be on the disk after a power cut at this moment."""
         left = self._folder / "left"
         left.mkdir()
         with (self._folder / "lock").open("a") as lock:
@@ -102,7 +102,7 @@ class Disk:
 @dataclass
 class Report:
     faults: int = 0
-    """Times that a disk was made to fail."""
+    """How many times a disk failed."""
     refused: Counter[str] = field(default_factory=Counter[str])
     acknowledged: int = 0
     unready: int = 0
@@ -119,7 +119,7 @@ class Report:
 
 
 class Asker:
-    """One client, one request at a time; notes what it was told."""
+    """A client that sends one request at a time and records the responses."""
 
     def __init__(self, url: str, tokens: dict[str, str], report: Report, *, callback: str) -> None:
         self.ledger = Ledger()
@@ -128,10 +128,10 @@ class Asker:
         self._tokens = tokens
         self._callback = callback
         self.size = 0
-        """How much comes with a question: what is large fills the log sooner, so that it is moved into the file."""
+        """Size of each question's notes; large ones fill the write-ahead log sooner and so trigger checkpoints."""
 
     def ask(self) -> bool:
-        """Create and approve; False when either was refused."""
+        """Create a breakpoint and approve it; False if either request was refused."""
         number = len(self.ledger.asks)
         ask = Ask(str(number), "approve", callback=bool(self._callback) and number % 4 == 0)
         self.ledger.asks.append(ask)
@@ -153,7 +153,7 @@ class Asker:
         return answer is not None
 
     def finish(self) -> bool:
-        """Ask again, with the same keys, for what was refused before."""
+        """Retry what was refused before, with the same keys."""
         return all(
             (ask.id is not None or self.create(ask)) and (ask.ended is not None or self.approve(ask))
             for ask in self.ledger.asks
@@ -163,7 +163,7 @@ class Asker:
         return self._client.get("/readyz").status_code == 200
 
     def blames_the_disk(self) -> bool:
-        """Tell whether the server says that it is not ready, and why."""
+        """Return whether the server reports that it is not ready because of the disk."""
         answer = self._client.get("/readyz")
         return answer.status_code == 503 and "disk" in answer.json()["detail"]
 
@@ -183,9 +183,9 @@ class Asker:
 
 
 def trial(disk: Disk, asker: Asker, fault: Fault, *, at: int) -> None:
-    """Let the disk fail under some request; look what a power cut would leave; go on with a sound disk.
+    """Make the disk fail during a request, check what a power cut would leave, and continue with a working disk.
 
-    What the last trial left behind is in the next one's power cut.
+    The next trial's power cut includes what this one leaves behind.
     """
     report = asker.report
     disk.fail(fault, at=at)
@@ -202,18 +202,18 @@ def trial(disk: Disk, asker: Asker, fault: Fault, *, at: int) -> None:
 
 
 def _lasting(asker: Asker, fault: Fault) -> None:
-    """While nothing can be written, nothing is acknowledged."""
+    """Check that nothing is acknowledged while nothing can be written."""
     for _ in range(3):
         if asker.ask():
             asker.report.wrong.append(f"{fault.name}: acknowledged, although nothing can be written")
 
 
 def _recovered(asker: Asker, when: str) -> None:
-    """A server either takes writes again or says that it cannot."""
+    """Check that the server either accepts writes again or reports that it is not ready."""
     for _ in range(TRIES):
         if asker.finish():
             return
-        time.sleep(0.1)  # what a client does between two attempts
+        time.sleep(0.1)  # a client's pause between attempts
     if asker.ready():
         asker.report.wrong.append(f"{when}: says that it is ready, and refuses to write")
     else:

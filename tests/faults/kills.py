@@ -1,4 +1,4 @@
-"""kill -9 in a loop under load: of the server, of nodes over one PostgreSQL, and of PostgreSQL itself."""
+"""kill -9 in a loop under load: of the server, of nodes that share a PostgreSQL, and of PostgreSQL itself."""
 
 import asyncio
 import base64
@@ -36,22 +36,22 @@ from tests.support.zygote import Zygote
 
 AGENTS = 6
 GLANCE = 50
-"""After how many kills we look whether everything that was acknowledged is there."""
+"""Number of kills between checks that everything acknowledged is stored."""
 PATIENCE = 900.0
-"""Seconds after which we no longer wait for effects; nothing is asserted about anything shorter."""
+"""Seconds to wait for effects before giving up; no shorter time is asserted."""
 SUITE_KEY = base64.b64encode(b"k" * 32).decode()
 ENVIRONMENT = {"outbound_allow": "127.0.0.0/8", "SUITE_KEY": SUITE_KEY}
 
 
 Kill: TypeAlias = Callable[["Campaign", list[Process]], Awaitable[str]]
-"""Kills, starts again and tells what the victim was doing."""
+"""Kills a process, starts it again and returns what it was doing."""
 
 OVERDUE = "SELECT 1 FROM assent_breakpoints WHERE status = 'waiting' AND ttl_seconds > 0"
 
 
 @dataclass
 class Report:
-    """What was killed, what came of it, and everything that must not."""
+    """The kills, their results, and everything that must not happen."""
 
     what: str
     cycles: int = 0
@@ -64,7 +64,7 @@ class Report:
     wrong: list[str] = field(default_factory=list[str])
     seen: Counter[str] = field(default_factory=Counter[str])
     moments: Counter[str] = field(default_factory=Counter[str])
-    """What the victims were doing."""
+    """What the processes were doing when they were killed."""
 
     def add(self, other: "Report") -> None:
         for name in ("cycles", "asked", "acknowledged", "decided", "unacknowledged", "effects", "repeats"):
@@ -89,7 +89,7 @@ class Report:
 
 
 def secured(settings: Settings) -> dict[str, Any]:
-    """What a process needs besides its data: nodes that share no disk need a key for their secrets."""
+    """Return what a process needs besides its data: nodes without a shared disk need a key for their secrets."""
     return ENVIRONMENT | ({"secret_keys": "env:SUITE_KEY"} if settings.database_url else {})
 
 
@@ -101,7 +101,7 @@ async def tokens_of(settings: Settings) -> dict[str, str]:
 
 @dataclass
 class Campaign:
-    """A set of processes under load, of which one is killed again and again."""
+    """A set of processes under load, one of which is killed again and again."""
 
     settings: Settings
     what: str
@@ -109,13 +109,13 @@ class Campaign:
     seed: int
     log: Path | None = None
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Campaigns take turns with their kills; their waiting for effects goes on side by side."""
+    """Campaigns kill in turn, but wait for effects in parallel."""
     until: float = math.inf
-    """The moment after which nobody is killed any more."""
+    """Time after which no process is killed."""
     zygote: Zygote | None = None
-    """What forks the processes; without it, each has an interpreter of its own."""
+    """Forks the processes; without it, each one starts its own interpreter."""
     told: Callable[[], None] = lambda: None
-    """Hears how it goes, every now and then."""
+    """Called with each progress report."""
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
@@ -123,7 +123,7 @@ class Campaign:
 
         self.starter: Starter = self.zygote.start if self.zygote else interpreter
         self.getting_up = 0.8 if self.zygote else 4.0
-        """About how many seconds a start takes."""
+        """Seconds that a start takes, approximately."""
 
     def launch(self, port: int) -> Process:
         return launch(self.settings, port=port, log=self.log, by=self.starter, **secured(self.settings))
@@ -135,7 +135,7 @@ class Campaign:
         await asyncio.sleep(self.chance.uniform(least, most))
 
     async def run(self, kill: Kill, *, nodes: int) -> Report:
-        """Load, kill, start again, and in the end compare what was told with what is there."""
+        """Run under load, kill and restart, and finally compare what was acknowledged with what is stored."""
         tokens = await tokens_of(self.settings)
         processes: list[Process] = []
         try:
@@ -169,7 +169,7 @@ class Campaign:
             await load.stop()
 
     def _glance(self, ledger: Ledger) -> list[str]:
-        """What was told until now is there; it is written down first, because the others go on."""
+        """Check that everything acknowledged is stored; copy the ledger first, because the clients continue."""
         told = [replace(ask, votes=list(ask.votes)) for ask in ledger.acknowledged]
         self.report.acknowledged = len(told)
         return kept(told, stored(self.settings))
@@ -182,10 +182,10 @@ class Campaign:
                 raise AssertionError(msg)
 
     async def _settled(self, receiver: Receiver) -> None:
-        """Wait for every deadline that is past and every effect that is queued."""
+        """Wait for every deadline that has passed and every queued effect."""
         left = PATIENCE
         while left > 0 and rows(self.settings, OVERDUE):
-            await asyncio.sleep(0.5)  # the sweep tells nobody
+            await asyncio.sleep(0.5)  # the sweep does not notify anyone
             left -= 0.5
         wanted = due(stored(self.settings))
         await asyncio.to_thread(receiver.wait, all_of(wanted), seconds=left)
@@ -211,7 +211,7 @@ def end(process: Process) -> None:
 
 
 async def one_server(campaign: Campaign, processes: list[Process]) -> str:
-    """Kill the only server, at a moment of one of the kinds there are."""
+    """Kill the only server, at a randomly chosen kind of moment."""
     [victim] = processes
     moment = campaign.chance.choices(list(MOMENTS), [share for share, _ in MOMENTS.values()])[0]
     await MOMENTS[moment][1](campaign, victim)
@@ -221,7 +221,7 @@ async def one_server(campaign: Campaign, processes: list[Process]) -> str:
 
 
 async def any_node(campaign: Campaign, processes: list[Process]) -> str:
-    """Kill one of the nodes, or a worker without HTTP; the others go on."""
+    """Kill one of the nodes, or a worker without HTTP, while the others continue."""
     if len(processes) < 3:
         processes.append(campaign.worker())
     n = campaign.chance.randrange(len(processes))
@@ -239,7 +239,7 @@ async def any_node(campaign: Campaign, processes: list[Process]) -> str:
 
 def postgresql_itself(server: Cluster) -> Kill:
     async def kill(campaign: Campaign, processes: list[Process]) -> str:
-        """Kill PostgreSQL under its nodes, which stay up and find it again."""
+        """Kill PostgreSQL while its nodes keep running, and let them reconnect."""
         await campaign.all_ready(processes)
         await campaign.pause(0.1, 1.0)
         await asyncio.to_thread(server.kill)
@@ -255,7 +255,7 @@ async def gone(victim: Process) -> None:
 
 
 async def starting(campaign: Campaign, _: Process) -> None:
-    """From the fork to the first answers; on SQLite, the log of the last life is replayed in it."""
+    """Wait until some time between the fork and the first responses; on SQLite, the previous log is replayed then."""
     await campaign.pause(0, campaign.getting_up)
 
 
@@ -265,7 +265,7 @@ async def under_load(campaign: Campaign, victim: Process) -> None:
 
 
 async def at_a_checkpoint(campaign: Campaign, victim: Process) -> None:
-    """SQLite's own file changes in nothing but a checkpoint: kill in the middle of one, if there is any soon."""
+    """Wait for a checkpoint, the only time at which SQLite changes its main file, so that the kill interrupts it."""
     await campaign.all_ready([victim])
     await asyncio.to_thread(_changed, campaign.settings.sqlite_path, campaign.chance.uniform(0, 0.01))
 
@@ -278,14 +278,14 @@ def _changed(file: Path, then: float) -> None:
 
 
 async def draining(campaign: Campaign, victim: Process) -> None:
-    """It was told to stop, and is about to."""
+    """Stop the process, so that it is killed while it drains."""
     await under_load(campaign, victim)
     victim.popen.send_signal(signal.SIGTERM)
     await campaign.pause(0, 0.4)
 
 
 async def recovering(campaign: Campaign, victim: Process) -> None:
-    """About when a worker first looks for what dead ones have left."""
+    """Wait until the worker is about to recover the jobs of dead workers for the first time."""
     await campaign.all_ready([victim])
     await campaign.pause(BEAT_SECONDS - 0.7, BEAT_SECONDS + 0.5)
 
@@ -297,11 +297,11 @@ MOMENTS: dict[str, tuple[int, Callable[[Campaign, Process], Awaitable[None]]]] =
     "draining": (16, draining),
     "recovering": (4, recovering),
 }
-"""What the only server is killed at, with its share."""
+"""The moments at which the only server is killed, with their weights."""
 
 
 def checked(settings: Settings, ledger: Ledger) -> list[str]:
-    """What Assent's own checks say, and SQLite's of its file."""
+    """Return the findings of Assent's own checks, and of SQLite's integrity check."""
     expected = settings.data_dir / "expected.jsonl"
     expected.write_text("".join(json.dumps(line) + "\n" for line in ledger.expected()))
     found = [*said(settings, "fsck", "--expect", str(expected)), *said(settings, "audit", "verify")]
@@ -311,7 +311,7 @@ def checked(settings: Settings, ledger: Ledger) -> list[str]:
 
 
 def said(settings: Settings, *command: str) -> list[str]:
-    """Run a check of the command line; return what it complains about."""
+    """Run a CLI check and return its complaints."""
     line = [sys.executable, "-m", "assent", *command]
     environment = environment_of(settings, **secured(settings))
     done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Agents that ask and people who answer while servers die, and the ledger of what they were told."""
+"""Agents and reviewers that work while servers are killed, and a ledger of what was acknowledged to them."""
 
 import asyncio
 import contextlib
@@ -18,17 +18,17 @@ from tests.support.receiver import Call, Receiver
 PATH = "/callback"
 TERMINAL = {"released", "expired", "cancelled"}
 TOLD = {"created", "responded", *TERMINAL}
-"""The events that a callbackUrl hears of."""
+"""The events that a callbackUrl receives."""
 PEOPLE = ("ann", "bob")
 WISHES = {"approve": 8, "reject": 4, "quorum": 3, "cancel": 2, "expire": 1, "nothing": 2}
 GIVES_UP = 0.25
-"""How often a client that got no answer never asks again."""
+"""The probability that a client without a response stops retrying."""
 PAUSE = 0.02
 
 
 @dataclass
 class Ask:
-    """What one agent wanted and what it was told."""
+    """A request of an agent, and the acknowledged result."""
 
     key: str
     wish: str
@@ -40,7 +40,7 @@ class Ask:
 
 @dataclass
 class Ledger:
-    """Everything a client was told; what it was not told may be or not be."""
+    """Everything acknowledged to clients; anything else may or may not exist."""
 
     asks: list[Ask] = field(default_factory=list[Ask])
     seen: Counter[str] = field(default_factory=Counter[str])
@@ -51,7 +51,7 @@ class Ledger:
         return [ask for ask in self.asks if ask.id is not None]
 
     def expected(self) -> list[dict[str, str]]:
-        """What `assent fsck --expect` compares with."""
+        """Return the lines that `assent fsck --expect` compares with."""
         lines: list[dict[str, str]] = []
         for ask in self.acknowledged:
             line = {"id": ask.id or ""}
@@ -63,7 +63,7 @@ class Ledger:
 
 
 class Load:
-    """Clients as an SDK would be: on a lost connection or a 503 they ask again, elsewhere, with the same key."""
+    """Clients that behave like an SDK: after a lost connection or a 503 they retry on any node with the same key."""
 
     def __init__(self, urls: Sequence[str], tokens: dict[str, str], callback: str, *, seed: int) -> None:
         self.urls = list(urls)
@@ -73,7 +73,7 @@ class Load:
         self._chance = random.Random(seed)
         self._stopped = asyncio.Event()
         self._unanswered: set[str] = set()
-        """What was asked for and got no answer, at least once."""
+        """Paths of requests that got no response at least once."""
         self._tasks: list[asyncio.Task[None]] = []
         limits = httpx2.Limits(max_connections=64, max_keepalive_connections=64)
         self._client = httpx2.AsyncClient(timeout=30, limits=limits)
@@ -82,7 +82,7 @@ class Load:
         self._tasks = [asyncio.create_task(self._agent()) for _ in range(agents)]
 
     async def stop(self) -> None:
-        """Let everybody finish what they are waiting for, and nobody begin anything."""
+        """Let clients finish their current requests, and start no new ones."""
         self._stopped.set()
         await asyncio.gather(*self._tasks)
         await self._client.aclose()
@@ -94,7 +94,7 @@ class Load:
             await asyncio.sleep(self._chance.uniform(0, 2 * PAUSE))
 
     async def ask(self, wish: str, *, callback: bool) -> Ask:
-        """Ask, and have the wish granted; both as far as there are answers."""
+        """Create a breakpoint and request its outcome, as far as responses arrive."""
         ask = Ask(str(len(self.ledger.asks)), wish, callback=callback)
         self.ledger.asks.append(ask)
         answer = await self._insist("agent", "", self._body(ask), key=f"ask-{ask.key}")
@@ -138,7 +138,7 @@ class Load:
         self._note(ask, answer.json())
 
     async def _cancel(self, ask: Ask) -> None:
-        """Taking back needs no key: when the first answer was lost, a second one says that it is over already."""
+        """Cancel without a key: if the first response was lost, a retry reports that the breakpoint has ended."""
         path = f"/{ask.id}/cancel"
         answer = await self._insist("agent", path, None)
         if answer is None or (answer.status_code == 409 and path in self._unanswered):
@@ -155,7 +155,7 @@ class Load:
     async def _insist(
         self, who: str, path: str, body: dict[str, Any] | None, *, key: str | None = None
     ) -> httpx2.Response | None:
-        """Ask until there is an answer, or this client has had enough."""
+        """Retry until there is a response or this client gives up."""
         headers = {"authorization": f"Bearer {self._tokens[who]}"} | ({"idempotency-key": key} if key else {})
         while True:
             url = self._chance.choice(self.urls)
@@ -164,7 +164,7 @@ class Load:
                 answer = await self._client.post(f"{url}/api/breakpoints{path}", json=body, headers=headers)
             except httpx2.TransportError as error:
                 self.ledger.seen[type(error).__name__] += 1
-                # Nobody was there: the question was not even heard.
+                # The connection was refused, so the server never received the request.
                 enough = enough and not isinstance(error, httpx2.ConnectError)
             else:
                 self.ledger.seen[str(answer.status_code)] += 1
@@ -179,7 +179,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Stored:
-    """One breakpoint as the database holds it."""
+    """A breakpoint as stored in the database."""
 
     id: str
     title: str
@@ -191,7 +191,7 @@ class Stored:
 
 @contextlib.contextmanager
 def _rows(settings: Settings) -> Iterator[Any]:
-    """Past all of our code."""
+    """Read the database directly, without Assent's code."""
     if settings.database_url:
         with psycopg.connect(settings.database_url) as connection:
             yield lambda statement: connection.execute(statement).fetchall()
@@ -217,18 +217,18 @@ def stored(settings: Settings) -> dict[str, Stored]:
 
 
 def due(found: dict[str, Stored]) -> set[tuple[str, int]]:
-    """Every effect that was queued: which breakpoint, which event."""
+    """Return the breakpoint and event of every queued effect."""
     return {(each.id, seq) for each in found.values() if each.callback for seq, kind, _ in each.events if kind in TOLD}
 
 
 def judge(ledger: Ledger, found: dict[str, Stored]) -> list[str]:
-    """What was acknowledged is there once and as acknowledged; what was not is there once or not at all."""
+    """Acknowledged requests are stored exactly once and as acknowledged, all others at most once."""
     unsound = [f"{each.title}: {what}" for each in found.values() for what in _unsound(each)]
     return [*ledger.wrong, *unsound, *kept(ledger.asks, found)]
 
 
 def kept(asks: Sequence[Ask], found: dict[str, Stored]) -> list[str]:
-    """Only what was told; true also while others go on."""
+    """Check only what was acknowledged, which must hold while other clients continue."""
     titles: dict[str, list[Stored]] = defaultdict(list)
     for each in found.values():
         titles[each.title].append(each)
@@ -263,7 +263,7 @@ def _differs(ask: Ask, there: list[Stored]) -> Iterator[str]:
 
 
 def all_of(wanted: set[tuple[str, int]]) -> Callable[[list[Call]], bool]:
-    """What to wait for: every one of these effects has arrived."""
+    """Return a condition that holds once all of these effects have arrived."""
     missing, looked_at = set(wanted), 0
 
     def enough(calls: list[Call]) -> bool:
@@ -280,7 +280,7 @@ def _place(body: dict[str, Any]) -> tuple[str, int]:
 
 
 def misdelivered(receiver: Receiver, found: dict[str, Stored]) -> list[str]:
-    """What is told is true, told under one id, and told in order."""
+    """Callbacks match the stored events, each has a single id, and their first arrivals are in order."""
     wanted = due(found)
     ids: dict[tuple[str, int], set[str]] = defaultdict(set)
     first: dict[str, list[int]] = defaultdict(list)

@@ -1,6 +1,7 @@
-"""Kill a migration at each of its statements and commits, and see whether the next one brings it to its end.
+"""Kill a migration at each of its statements and commits, and check that the next attempt completes it.
 
-`python -m tests.faults.migrating [--database URL] [--first 1] [--every 1]`, as a process without threads: it forks.
+`python -m tests.faults.migrating [--database URL] [--first 1] [--every 1]`. It forks, so it must be a process without
+threads.
 """
 
 import argparse
@@ -39,7 +40,7 @@ SHAPES = {
 
 @contextlib.contextmanager
 def empty(url: str | None) -> Iterator[Settings]:
-    """Yield settings over a place where nothing is yet."""
+    """Yield settings for an empty database."""
     with tempfile.TemporaryDirectory(prefix="assent-migrating-") as folder:
         if url is None:
             yield Settings(data_dir=Path(folder))
@@ -49,13 +50,13 @@ def empty(url: str | None) -> Iterator[Settings]:
 
 
 def shape(settings: Settings) -> list[Any]:
-    """All that the migrations have made, and how far they say that they are."""
+    """Return everything that migrations create, and the recorded schema version."""
     asked = SHAPES["postgresql" if settings.database_url else "sqlite"]
     return [schema(settings), *(rows(settings, statement) for statement in asked)]
 
 
 def migrated_by_a_child(settings: Settings, *, dies_at: int = 0) -> int:
-    """Migrate in another process, which kills itself before the n-th thing it does; return how it ended."""
+    """Migrate in a child process that kills itself before its nth statement or commit; return its exit code."""
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -69,7 +70,7 @@ def migrated_by_a_child(settings: Settings, *, dies_at: int = 0) -> int:
     event.listen(sa.Engine, "commit", step)
     try:
         migrate(settings)
-    except Exception as error:  # noqa: BLE001  # told by the exit code, and to whoever reads
+    except Exception as error:  # noqa: BLE001  # reported by the exit code and to the reader
         sys.stdout.write(f"{error}\n")
         sys.stdout.flush()
         os._exit(1)
@@ -77,10 +78,10 @@ def migrated_by_a_child(settings: Settings, *, dies_at: int = 0) -> int:
 
 
 def kills(url: str | None, *, first: int, every: int, seconds: float) -> tuple[int, list[str]]:
-    """Return how many were killed, and what was wrong after another had gone on."""
+    """Return how many migrations were killed, and what was wrong after another attempt completed them."""
     deadline = time.monotonic() + seconds
     with empty(url) as settings:
-        assert migrated_by_a_child(settings) == 0, "undisturbed it works"
+        assert migrated_by_a_child(settings) == 0, "an undisturbed migration failed"
         wanted = shape(settings)
     killed, wrong = 0, list[str]()
     for n in itertools.count(first, every):

@@ -1,4 +1,4 @@
-"""An ordinary day at full pace: agents ask, people answer, pages are read; what share of the requests was answered."""
+"""An ordinary day at full speed: agents ask, people answer and pages are read. Measures how many requests succeed."""
 
 import asyncio
 import random
@@ -22,7 +22,7 @@ OUTAGE = {"503", "500", "502", "504"}
 
 @dataclass
 class Day:
-    """What was asked of the servers and how they answered, by status or by what went wrong instead."""
+    """How the servers responded, by status or by transport error."""
 
     answers: Counter[str] = field(default_factory=Counter[str])
 
@@ -32,7 +32,7 @@ class Day:
 
     @property
     def failed(self) -> int:
-        """No answer, or one that says that there is none."""
+        """Number of requests without a response or with one that reports an outage."""
         return sum(count for what, count in self.answers.items() if not what.isdigit() or what in OUTAGE)
 
     @property
@@ -46,7 +46,7 @@ class Day:
 
 @dataclass
 class Readers:
-    """People who look, and agents that wait for a moment, until they are told to stop."""
+    """People who read pages and agents that wait briefly, until they are stopped."""
 
     urls: Sequence[str]
     tokens: dict[str, str]
@@ -84,7 +84,7 @@ class Readers:
 
 
 async def day(load: Load, readers: Readers, *, seconds: float, people: int = 4) -> Day:
-    """Let agents ask and people read for so long, and return how it went."""
+    """Run agents and readers for this many seconds, and return the result."""
     load.start(people)
     reading = asyncio.create_task(readers.read(people))
     await asyncio.wait([reading], timeout=seconds)

@@ -1,4 +1,4 @@
-"""Nodes over a PostgreSQL that drops every notification: waits end all the same."""
+"""Nodes on a PostgreSQL that drops every notification: waits must end nevertheless."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,8 @@ from assent.settings import Settings
 from tests.faults.kills import secured, tokens_of
 from tests.support.nodes import Process, server
 
-# Found before PostgreSQL's own, since the database says where to look first. A sequence counts: it knows no rollback.
+# The database's search path makes this function shadow PostgreSQL's own. A sequence counts the drops because it ignores
+# rollbacks.
 DEAF = """
     CREATE SCHEMA deaf;
     CREATE SEQUENCE deaf.dropped;
@@ -28,16 +29,16 @@ DEAF = """
 
 
 def drop_notifications(settings: Settings) -> None:
-    """From the next connection on, pg_notify of this database tells nobody."""
-    assert settings.database_url is not None, "needs PostgreSQL"
+    """From the next connection on, pg_notify in this database does nothing."""
+    assert settings.database_url is not None, "requires PostgreSQL"
     with psycopg.connect(settings.database_url, autocommit=True) as admin:
         admin.execute(DEAF)
 
 
 @contextlib.contextmanager
 def listening(settings: Settings, report: "Report") -> Iterator[None]:
-    """Listen as a node does; note in the end what was dropped, and what was heard nevertheless."""
-    assert settings.database_url is not None, "needs PostgreSQL"
+    """Listen as a node does; finally record how many notifications were dropped, and how many arrived nevertheless."""
+    assert settings.database_url is not None, "requires PostgreSQL"
     with psycopg.connect(settings.database_url, autocommit=True) as ear:
         ear.execute("LISTEN assent")
         yield
@@ -64,7 +65,7 @@ class Report:
 
 @dataclass
 class Pair:
-    """Two nodes that cannot tell each other anything."""
+    """Two nodes that cannot notify each other."""
 
     nodes: Sequence[Process]
     tokens: dict[str, str]
@@ -88,7 +89,7 @@ class Pair:
         assert answer.status_code == 200, answer.text
 
     async def long_poll(self, breakpoint_id: str, node: int) -> str | None:
-        """Ask again until there is a decision; a wait of 30 seconds that ends with none is asked anew."""
+        """Poll in waits of 30 seconds until there is a decision."""
         url = f"{self.nodes[node].url}/api/breakpoints/{breakpoint_id}/status?wait=30"
         while True:
             told: dict[str, Any] = (await self.client.get(url, headers=self.headers("agent"))).json()
@@ -96,7 +97,7 @@ class Pair:
                 return told.get("decision")
 
     async def stream(self, breakpoint_id: str, node: int) -> str | None:
-        """Listen until the stream ends by itself; the last event says how."""
+        """Read the stream until the server ends it, and return the decision in its last event."""
         url, last = f"{self.nodes[node].url}/api/breakpoints/{breakpoint_id}/stream", ""
         async with self.client.stream("GET", url, headers=self.headers("agent")) as events:
             async for line in events.aiter_lines():
@@ -116,7 +117,7 @@ async def deaf_pair(settings: Settings, report: Report, *, seed: int) -> AsyncIt
 
 
 async def waits(pair: Pair, report: Report, count: int) -> None:
-    """Wait on one node, decide on the other, so many times at once."""
+    """Wait on one node and decide on the other, this many times concurrently."""
 
     async def one(number: int) -> None:
         here, approved = number % 2, pair.chance.random() < 0.5
@@ -124,7 +125,7 @@ async def waits(pair: Pair, report: Report, count: int) -> None:
         breakpoint_id = await pair.create(here)
         wait = pair.long_poll if how == "by long-poll" else pair.stream
         waiting = asyncio.create_task(wait(breakpoint_id, here))
-        # Some decisions come before the wait has begun, most of them long after.
+        # Some decisions are made before the wait has begun, but most of them long after.
         await asyncio.sleep(pair.chance.uniform(0, 3))
         await pair.decide(breakpoint_id, 1 - here, approved=approved)
         decision = await waiting

@@ -1,4 +1,4 @@
-"""Four actors and one breakpoint, thousands of times, through two server processes over one PostgreSQL."""
+"""Four actors race for one breakpoint, thousands of times, through two server processes on one PostgreSQL."""
 
 import asyncio
 import contextlib
@@ -17,14 +17,14 @@ from tests.support.nodes import Process, running_node, server
 
 AT_ONCE = 16
 MORTAL = 20
-"""Every so-manieth breakpoint also races with its own deadline."""
+"""One in this many breakpoints also races with its own deadline."""
 TERMINAL = {"released", "expired", "cancelled"}
 PEOPLE = ("ann", "bob", "cid")
 
 
 @dataclass
 class Arena:
-    """Two nodes, the people and the agent; every call says which node it goes to."""
+    """Two nodes, the people and the agent; every call goes to a random node."""
 
     clients: Sequence[httpx2.AsyncClient]
     tokens: dict[str, str]
@@ -44,7 +44,7 @@ class Arena:
 
 @dataclass
 class Tally:
-    """What happened, and everything that must not."""
+    """What happened, and everything that must not happen."""
 
     races: int = 0
     calls: Counter[int] = field(default_factory=Counter)
@@ -64,7 +64,7 @@ class Tally:
 
 @contextlib.asynccontextmanager
 async def arena(settings: Settings, *, seed: int) -> AsyncIterator[Arena]:
-    """Start two nodes over one database, with their people."""
+    """Start two nodes on one database, with their people."""
     tokens: dict[str, str] = {}
     async with running_node(settings) as node:
         tokens["agent"] = await node.token("agent")
@@ -82,7 +82,7 @@ def _client(process: Process) -> httpx2.AsyncClient:
 
 
 async def decided_once(arena: Arena, settings: Settings, count: int) -> Tally:
-    """Two deciders, one expirer and one canceller meet at every breakpoint; exactly one of them gets through."""
+    """Let two deciders, an expirer and a canceller race for every breakpoint; exactly one of them must succeed."""
     tally = Tally()
     outcomes: dict[str, list[tuple[str, int]]] = {}
     gate = asyncio.Semaphore(AT_ONCE)
@@ -95,7 +95,7 @@ async def decided_once(arena: Arena, settings: Settings, count: int) -> Tally:
     async def race_with_the_deadline() -> None:
         started = time.monotonic()
         breakpoint_id = await arena.create(ttlSeconds=1, onTimeout=arena.chance.choice(["expire", "reject"]))
-        # The deadline is a second after some moment of the creation: meet around it, some well past it.
+        # The deadline is one second after creation: meet around it, and in some cases well after it.
         earliest, latest = started + 0.93, time.monotonic() + 1.6
         await asyncio.sleep(max(0.0, arena.chance.uniform(earliest, latest) - time.monotonic()))
         outcomes[breakpoint_id] = await _four(arena, breakpoint_id)
@@ -131,8 +131,8 @@ class History:
 
 
 def _histories(settings: Settings) -> dict[str, History]:
-    """Read everything the database holds, past all of our code."""
-    assert settings.database_url is not None, "races need PostgreSQL"
+    """Read everything from the database directly, without Assent's code."""
+    assert settings.database_url is not None, "races require PostgreSQL"
     events: dict[str, list[tuple[int, str, str]]] = defaultdict(list)
     with psycopg.connect(settings.database_url) as connection:
         for breakpoint_id, seq, kind, actor in connection.execute(
@@ -144,7 +144,7 @@ def _histories(settings: Settings) -> dict[str, History]:
 
 
 def _deadlocks(settings: Settings) -> int:
-    assert settings.database_url is not None, "races need PostgreSQL"
+    assert settings.database_url is not None, "races require PostgreSQL"
     with psycopg.connect(settings.database_url) as connection:
         row = connection.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").fetchone()
     return int(row[0]) if row else 0
@@ -168,7 +168,7 @@ def _judge(tally: Tally, breakpoint_id: str, answers: list[tuple[str, int]], his
 
 
 def _unsound(history: History) -> list[str]:
-    """Fold the events into a status and compare."""
+    """Derive the status from the events and compare."""
     terminal = [(kind, actor) for _, kind, actor in history.events if kind in TERMINAL]
     found: list[str] = []
     if [seq for seq, _, _ in history.events] != list(range(1, len(history.events) + 1)):
@@ -191,7 +191,7 @@ COUNTED = (
 
 
 async def counted_once(arena: Arena, settings: Settings, count: int) -> Tally:
-    """All experts vote at the same moment; every breakpoint settles, once, as its votes say."""
+    """Let all experts vote at once; every breakpoint must settle once, according to its votes."""
     tally = Tally()
     gate = asyncio.Semaphore(AT_ONCE)
     outcomes: dict[str, tuple[dict[str, Any], dict[str, tuple[bool, int]]]] = {}

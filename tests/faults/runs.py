@@ -1,4 +1,4 @@
-"""Runs under fire: rival reviewers decide them while workers, nodes and PostgreSQL itself are killed."""
+"""Runs under fire: competing reviewers decide while workers, nodes and PostgreSQL itself are killed."""
 
 import asyncio
 import contextlib
@@ -72,7 +72,7 @@ class Fire:
     seed: int
     kills: int
     server: Cluster | None = None
-    """PostgreSQL, where it may be killed."""
+    """The PostgreSQL to kill, if any."""
     log: Path | None = None
 
     def __post_init__(self) -> None:
@@ -118,14 +118,14 @@ class Fire:
         return launch_worker(self.settings, log=self.log, EFFECTS=str(self.effects), **secured(self.settings))
 
     async def _up(self, processes: list[Process]) -> None:
-        """Wait until all are there, starting again what did not survive a PostgreSQL that died while it started."""
+        """Wait until all processes are ready; restart any that died because PostgreSQL was killed during its start."""
         for n, each in enumerate(processes):
             while each.url and not await asyncio.to_thread(ready, each.url, each.popen):
                 if each.popen.poll() is None:
                     heard = self.log.read_text()[-4000:] if self.log else "no log kept"
                     msg = f"A node did not get ready: {heard}"
                     raise AssertionError(msg)
-                processes[n] = each = self._again(each)  # noqa: PLW2901  # its successor
+                processes[n] = each = self._again(each)  # noqa: PLW2901  # replaced by its successor
             if each.popen.poll() is not None:
                 processes[n] = self._again(each)
 
@@ -149,7 +149,7 @@ class Fire:
             await asyncio.sleep(0.1)
 
     async def _reviewer(self, name: str) -> None:
-        """Decide whatever waits, with an opinion of one's own, as fast as one can."""
+        """Decide every pending breakpoint at random, as fast as possible."""
         while not self.over.is_set():
             page = await self._insist(name, "GET", "/api/breakpoints?status=waiting&limit=20&sort=created")
             items = page.json()["items"]

@@ -1,4 +1,4 @@
-"""Clocks that are wrong and clocks that jump: a deadline keeps to the one clock that rules it."""
+"""Wrong and jumping clocks: a deadline follows the one clock that governs it."""
 
 import asyncio
 import random
@@ -21,7 +21,7 @@ HOUR = 3600
 MINUTE = 60
 SECOND = 1_000_000
 PATIENCE = 120
-"""Seconds after which a test gives up; nothing is asserted about anything shorter."""
+"""Seconds after which a test gives up; no shorter time is asserted."""
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ async def test_a_jump_back_neither_ends_a_wait_nor_makes_it_hang(here: Node, clo
     task = await waiting(here, mortal["id"])
     await parked(here)
     clock.advance(-HOUR)
-    # When this wait is over, the moment at which the deadline had been expected has passed as well.
+    # When this wait has ended, the originally expected time of the deadline has passed as well.
     still = await waiting(here, other["id"], 1.5)
     assert (await still).json()["status"] == "waiting"
     assert not task.done()
@@ -100,7 +100,7 @@ async def test_a_node_with_a_wrong_clock_uses_the_time_of_postgresql(postgres_se
         before = (await rows(node, now))[0][0]
         here = clock.now()
         after = (await rows(node, now))[0][0]
-        # An hour would be off; how long a question to the database takes is not ours to say.
+        # A wrong clock would be an hour off. The tolerance allows for slow database queries.
         assert before - MINUTE * SECOND < here < after + MINUTE * SECOND
 
 
@@ -146,7 +146,7 @@ async def test_a_machine_off_by_an_hour_ends_nothing_early_or_late(settings: Set
 
 
 def _on_time(url: str, ids: list[str]) -> None:
-    """By PostgreSQL's clock: made now, ended at the deadline or after it, and nowhere near an hour off."""
+    """By PostgreSQL's clock, they were created now and ended at or after their deadline, not nearly an hour off."""
     with psycopg.connect(url) as connection:
         found: list[tuple[Any, ...]] = connection.execute(
             "SELECT created_at, due_at, ended_at, extract(epoch FROM clock_timestamp())::bigint * 1000000"

@@ -1,4 +1,4 @@
-"""Telling people while things fail: receivers that refuse or are away for an hour, and servers that are killed."""
+"""Notifications while things fail: receivers refuse or are down for an hour, and servers are killed."""
 
 import asyncio
 import sys
@@ -26,7 +26,7 @@ SECRETS = {"HOOK_SECRET": SECRET, "JIRA_TOKEN": TOKEN}
 ASKED = 40
 MINUTE, HOUR = 60, 3600
 LOOKS = 50
-"""How often nothing must be under way before nothing is taken to be."""
+"""How many times in a row no delivery may be in progress before we assume that none is."""
 STATES = "SELECT channel, purpose, state, attempts FROM assent_deliveries ORDER BY channel, seq"
 
 
@@ -69,7 +69,7 @@ async def mailed(node: Node, mail: MailServer) -> None:
 
 
 async def heal(node: Node) -> None:
-    """Queue what is due: the jobs themselves go by the real time."""
+    """Queue what is due, because the jobs themselves follow the real time."""
     await node.assent.database.write(node.assent.deliveries.heal)
 
 
@@ -136,7 +136,7 @@ async def test_a_receiver_that_returns_410_is_disabled_and_the_fallback_is_used(
     assert await asyncio.to_thread(mail.wait, lambda letters: len(letters) == 1)
     second = await create(working)
     assert await asyncio.to_thread(mail.wait, lambda letters: len(letters) == 2)
-    assert len(receiver.calls) == 1, "what is switched off is not called"
+    assert len(receiver.calls) == 1, "a disabled channel was called"
     for each in (first, second):
         found = await in_state(working, each, "dead", "sent")
         assert sorted(one.state for one in found) == ["dead", "sent"]
@@ -174,7 +174,7 @@ async def test_receivers_that_hang_or_disconnect_delay_no_others_and_are_retried
     receiver.answer("/drops", Answer(drops=True))
     breakpoint_id = await create(working)
     assert await asyncio.to_thread(receiver.wait, lambda calls: {call.path for call in calls} == set(paths.values()))
-    # The one that hangs is still being waited for.
+    # The channel that hangs is still waiting for its response.
     found = await until(
         partial(deliveries, working, breakpoint_id), lambda all_: [each.state for each in all_].count("sent") == 1
     )
@@ -182,14 +182,14 @@ async def test_receivers_that_hang_or_disconnect_delay_no_others_and_are_retried
     failed = await attempted(working, breakpoint_id, 1)
     assert sorted(each.state for each in failed) == ["pending", "pending", "sent"]
     assert all(each.last_error for each in failed if each.state == "pending")
-    receiver.let_go("/hangs")  # too late: nobody reads this answer any more
+    receiver.let_go("/hangs")  # too late: the response is no longer read
     receiver.answer("/drops", Answer(204))
     clock.advance(2 * HOUR)
     await heal(working)
     done = await in_state(working, breakpoint_id, "sent")
     assert sorted(each.attempts for each in done) == [1, 2, 2]
     for path in paths.values():
-        assert len({call.id for call in receiver.to(path)}) == 1, "what is sent again is the same message"
+        assert len({call.id for call in receiver.to(path)}) == 1, "a retry sent a different message"
 
 
 async def test_a_delivered_message_cannot_be_retried(working: Node, mail: MailServer) -> None:
@@ -217,7 +217,7 @@ async def test_an_outage_of_an_hour_loses_nothing(
     await all_tried(working, 4)
     for each in answered:
         await respond(working, each, ann)
-    # What is under way, or about to be, when the clock jumps would be taken for the work of a worker that died.
+    # The jump makes deliveries in progress look like those of a dead worker, so wait until there are none.
     for _ in range(LOOKS):
         await until(partial(deliveries, working), lambda all_: all(each.state != "sending" for each in all_))
     tried = len(receiver.calls)
@@ -227,7 +227,7 @@ async def test_an_outage_of_an_hour_loses_nothing(
     async def pushed() -> list[Delivery]:
         found = await deliveries(working)
         if all(each.state != "sending" for each in found):
-            # Only now, and by less than the half minute that a claim is good for: somebody may just have made one.
+            # Advance only now, and by less than the 30 seconds of a claim, because a worker may just have claimed one.
             clock.advance(MINUTE // 3)
             await heal(working)
         return found
@@ -242,7 +242,7 @@ async def test_an_outage_of_an_hour_loses_nothing(
             f" {len(arrived)} arrived, {len(arrived) - len(set(arrived))} of them twice\n"
         )
     assert told | needless == set(ids)
-    assert needless <= set(answered), "only what was answered meanwhile needs no telling"
+    assert needless <= set(answered), "only answered breakpoints may go without a notification"
     assert len(arrived) == len(set(arrived))
 
 
@@ -284,7 +284,7 @@ async def test_kill_9_between_sending_and_recording_loses_no_message(
     with capsys.disabled():
         sys.stdout.write(f"\nkill -9 between sending and noting, 3 channels: 0 lost, {again} messages told again\n")
     assert {call.json["data"]["breakpointId"] for call in receiver.calls} == {breakpoint_id}
-    assert len({call.id for call in receiver.calls}) == 1, "told again under the same id"
-    assert len(set(ids)) == 1, "a letter that came twice is known by its id"
-    assert len(jira.issues) == 1, "never two tickets for one breakpoint"
+    assert len({call.id for call in receiver.calls}) == 1, "the repeated message has a different id"
+    assert len(set(ids)) == 1, "the repeated email has a different id"
+    assert len(jira.issues) == 1, "a breakpoint has two issues"
     assert said(settings, "fsck") == []

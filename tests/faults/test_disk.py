@@ -1,4 +1,4 @@
-"""A disk may be full or break: what is acknowledged is stored, and what cannot be stored is not acknowledged."""
+"""Full and failing disks: what is acknowledged is stored, and what cannot be stored is not acknowledged."""
 
 import asyncio
 import contextlib
@@ -22,19 +22,19 @@ from tests.support.receiver import receiving
 
 CALLS = 60
 PATIENCE = 300.0
-"""Seconds after which a test gives up; nothing is asserted about anything shorter."""
+"""Seconds after which a test gives up; no shorter time is asserted."""
 LARGE = 50_000
 
 needs_a_compiler = pytest.mark.skipif(compiler() is None, reason="there is no gcc to build the failing disk with")
 
 
 def until(true: Callable[[], bool]) -> bool:
-    """Look until it is true; False when it never was."""
+    """Poll until the condition holds; False if it never does."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         if true():
             return True
-        time.sleep(0.1)  # the server can only be asked
+        time.sleep(0.1)  # the server can only be polled
     return False
 
 
@@ -54,7 +54,7 @@ def test_acknowledged_requests_are_stored_whichever_write_or_sync_fails(
                 for at in range(1, CALLS + 1) if fault.kind == WRITES else range(1, 9):
                     trial(disk, asker, fault, at=at)
                 after_a_cut(disk, asker, f"{fault.name}, in the end")
-            # Much to write at once: now they fail while the log is moved into the file, too.
+            # With large writes, the faults also occur while the log is moved into the main file.
             asker.size = LARGE
             for fault in FAULTS:
                 for _ in range(3):
@@ -99,7 +99,7 @@ def test_a_server_that_cannot_write_reports_it_until_it_recovers(sqlite_settings
 
 @contextlib.contextmanager
 def small_filesystem(folder: Path, *, megabytes: int) -> Iterator[None]:
-    """A real filesystem that is soon full."""
+    """Mount a real filesystem that fills up soon."""
     command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)]
     try:
         mounted = subprocess.run(command, check=False, capture_output=True, text=True)
@@ -114,7 +114,7 @@ def small_filesystem(folder: Path, *, megabytes: int) -> Iterator[None]:
 
 
 def fill(asker: Asker) -> None:
-    """Ask until there is no room left."""
+    """Ask until the disk is full."""
     asker.size = LARGE
     for _ in range(1_000):
         if not asker.ask():
@@ -125,14 +125,14 @@ def fill(asker: Asker) -> None:
 def refused_then_taken(
     process: Process, tokens: dict[str, str], make_room: Callable[[], object]
 ) -> tuple[Asker, Report]:
-    """Fill the disk, be refused, make room, and get through with the same keys."""
+    """Fill the disk until requests are refused, free some space, and retry with the same keys."""
     report = Report()
     with closing(Asker(process.url, tokens, report, callback="")) as asker:
         fill(asker)
         for _ in range(3):
             asker.ask()
         make_room()
-        assert until(asker.finish), "room was made, and it still refuses"
+        assert until(asker.finish), "requests are still refused after space was freed"
     report.faults = report.refused.total()
     return asker, report
 

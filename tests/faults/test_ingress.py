@@ -1,4 +1,4 @@
-"""What was answered with 202 is stored, whatever is killed: the server in the middle of a burst, or PostgreSQL."""
+"""Trigger events answered with 202 are stored even if the server or PostgreSQL is killed in the middle of a burst."""
 
 import asyncio
 import hashlib
@@ -33,11 +33,11 @@ STORED = "SELECT id, dedup_key, duplicates FROM assent_trigger_events"
 
 @dataclass
 class Burst:
-    """Senders that send each delivery until it is taken, and note what they were told."""
+    """Senders that repeat each delivery until it is accepted, and record the responses."""
 
     url: str
     taken: dict[str, str] = field(default_factory=dict[str, str])
-    """The event that each delivery was told to have become."""
+    """The event id that each delivery was acknowledged with."""
     answers: Counter[str] = field(default_factory=Counter[str])
     moved: asyncio.Condition = field(default_factory=asyncio.Condition)
 
@@ -64,7 +64,7 @@ class Burst:
                 answer = await client.post("/hooks/burst", content=body, headers=headers)
             except httpx2.TransportError:
                 self.answers["none"] += 1
-                await asyncio.sleep(0.02)  # as a sender does that tries again
+                await asyncio.sleep(0.02)  # the pause of a sender before its retry
                 continue
             self.answers[str(answer.status_code)] += 1
             if answer.status_code in {200, 202}:
@@ -79,7 +79,7 @@ class Burst:
             await self.moved.wait_for(lambda: len(self.taken) >= count)
 
     def judge(self, settings: Settings) -> list[str]:
-        """Return everything that must not be."""
+        """Return everything that must not happen."""
         found = rows(settings, STORED)
         by_key = {key: event_id for event_id, key, _ in found}
         wrong = [
@@ -165,7 +165,7 @@ async def test_while_postgresql_is_down_senders_get_503_and_no_event_is_lost(
 
 
 async def _revived(own: Cluster, burst: Burst) -> None:
-    """Kill PostgreSQL, and start it again once somebody was told to send again."""
+    """Kill PostgreSQL, and start it again once a sender got a 503."""
     before = burst.answers["503"]
     await asyncio.to_thread(own.kill)
     async with burst.moved:

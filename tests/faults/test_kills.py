@@ -1,4 +1,4 @@
-"""kill -9 loses nothing that was acknowledged, doubles nothing, and every effect still happens."""
+"""kill -9 loses nothing that was acknowledged, duplicates nothing, and every effect still happens."""
 
 import asyncio
 import contextlib
@@ -50,7 +50,7 @@ async def test_kill_9_under_load_breaks_no_promise(
             each.data_dir.mkdir()
             await asyncio.to_thread(migrate, each)
         campaigns = [
-            # Each life in an interpreter of its own, as everybody starts it; the others fork theirs.
+            # This server starts its own interpreter each time, as in production; the others are forked.
             campaign(sqlite_settings, "the server", OF_THE_SERVER).run(one_server, nodes=1),
             campaign(forked, "forked servers", OF_FORKED_SERVERS, shared()).run(one_server, nodes=1),
             campaign(postgres_settings, "nodes", OF_NODES, shared()).run(any_node, nodes=2),
@@ -68,8 +68,8 @@ async def test_kill_9_under_load_breaks_no_promise(
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
-def test_a_killed_migration_is_completed_by_the_next(postgres_url: str, dialect: str) -> None:
-    """Killed before every so many of its statements; `make soak` goes through all of them."""
+def test_a_migration_that_was_killed_is_finished_by_the_next(postgres_url: str, dialect: str) -> None:
+    """Kills it before a sample of its statements; `make soak` covers all of them."""
     place = ["--database", postgres_url] if dialect == "postgresql" else []
     line = [sys.executable, "-m", "tests.faults.migrating", "--first", "7", "--every", "61", *place]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
@@ -77,18 +77,18 @@ def test_a_killed_migration_is_completed_by_the_next(postgres_url: str, dialect:
 
 
 @pytest.mark.timeout(400)
-async def test_the_job_of_a_killed_worker_is_completed_by_another(
+async def test_a_job_whose_worker_was_killed_is_finished_by_another(
     postgres_settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = postgres_settings.model_copy(update={"outbound_allow": ("127.0.0.0/8",)})
     with receiving() as receiver, two_workers(postgres_settings):
         receiver.hold(PATH)
-        # A node without a worker of its own: one of the two has to take it.
+        # This node has no worker, so one of the two must take the job.
         async with running_node(settings) as node:
             created = await node.create(title="0", callbackUrl=receiver.url(PATH))
             answer = await node.feedback(created["id"], await node.person("ann", "reviewer"), approved=True)
         assert answer.json()["status"] == "released"
-        assert await asyncio.to_thread(receiver.wait, bool), "nobody took it"
+        assert await asyncio.to_thread(receiver.wait, bool), "no worker took the job"
         killed = await asyncio.to_thread(kill_who_has_it, postgres_settings)
         receiver.let_go(PATH)
         wanted = due(stored(postgres_settings))
@@ -103,7 +103,7 @@ async def test_the_job_of_a_killed_worker_is_completed_by_another(
             f" {len(wrong)} wrong\n"
         )
     assert wrong == []
-    assert repeats >= 1, "the one that was held open is told again"
+    assert repeats >= 1, "the interrupted delivery was not repeated"
 
 
 @contextlib.contextmanager
@@ -117,7 +117,7 @@ def two_workers(settings: Settings) -> Iterator[None]:
 
 
 def kill_who_has_it(settings: Settings) -> int:
-    """SIGKILL to the worker whose name is on the open attempt."""
+    """Send SIGKILL to the worker that is named in the open attempt."""
     [(name,)] = rows(settings, "SELECT worker FROM assent_attempts WHERE milliseconds IS NULL")
     pid = int(name.split(":")[1])
     os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""A notification is a hint: with every one of them lost, every wait still ends."""
+"""Notifications are hints: every wait still ends if all of them are lost."""
 
 import random
 import sys
@@ -24,4 +24,4 @@ async def test_every_wait_ends_although_every_notification_is_dropped(
     assert report.wrong == []
     assert report.ended == {"by long-poll": WAITS // 2, "by stream": WAITS // 2}
     assert report.heard == 0
-    assert report.dropped > 0, "the nodes did try to tell each other"
+    assert report.dropped > 0, "the nodes never tried to notify each other"

@@ -1,4 +1,4 @@
-"""Nobody decides twice and nothing gets stuck, however many decide at once on two nodes."""
+"""Exactly one decision counts and nothing gets stuck, no matter how many people decide at once on two nodes."""
 
 import random
 import sys
@@ -23,7 +23,7 @@ async def test_of_two_deciders_an_expirer_and_a_canceller_exactly_one_succeeds(
         sys.stdout.write(f"\nraces: {tally.told()}\n")
     assert tally.wrong == []
     assert tally.races >= BREAKPOINTS
-    assert set(tally.winners) > {"ann", "bob", "admin", "agent"}, "everybody wins sometimes, the deadline too"
+    assert set(tally.winners) > {"ann", "bob", "admin", "agent"}, "each actor, and the deadline, must win at least once"
 
 
 @pytest.mark.timeout(600)

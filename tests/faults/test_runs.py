@@ -1,4 +1,4 @@
-"""A run survives whatever is killed under it; `make soak` does the same with two hundred at a time."""
+"""Runs survive kills of any process; `make soak` does the same with two hundred at a time."""
 
 import random
 import sys

@@ -1,4 +1,4 @@
-"""The undo window under fire: whoever races with it, and whatever is killed, an answer counts once or not at all."""
+"""The undo window under fire: an answer counts exactly once or not at all, despite races and kills."""
 
 import asyncio
 import random
@@ -45,7 +45,7 @@ async def hold(node: Node, breakpoint_id: str, by: Principal) -> None:
 
 
 async def attempted(node: Node, breakpoint_id: str, use_case: Any, **options: Any) -> str:
-    """Do it, and return "done", "nothing", or the code of the refusal."""
+    """Run a use case, and return "done", "nothing" or the error code."""
     try:
         found = await node.assent.database.write(
             partial(use_case, breakpoint_id=breakpoint_id, **options), locks=breakpoint_id
@@ -65,7 +65,7 @@ async def test_a_held_answer_that_everyone_races_with_has_one_outcome(
         ann, bob = await person(one, "ann", "reviewer"), await person(one, "bob", "reviewer")
         eve = await person(one, "eve", "admin")
         ids = [await create(one) for _ in range(ROUNDS)]
-        # Half of the answers come due before the race, the other half during it.
+        # Half of the answers become due before the race, the other half during it.
         due, pending = ids[: ROUNDS // 2], ids[ROUNDS // 2 :]
         for each in due:
             await hold(chance.choice(nodes), each, ann)
@@ -112,7 +112,7 @@ async def test_a_held_answer_that_everyone_races_with_has_one_outcome(
 
 
 def judged(answers: dict[str, dict[str, str]], found: Any) -> tuple[list[str], Counter[str]]:
-    """Compare what everybody was told with what is there."""
+    """Compare the response to each actor with the stored data."""
     wrong: list[str] = []
     seen: Counter[str] = Counter()
     for breakpoint_id, status, decision, _, ends, given, held in found:
@@ -166,7 +166,7 @@ def given(settings: Settings) -> int:
 
 
 async def come_due(settings: Settings, after: int, *, apart: int) -> None:
-    """Let what is held come due so long from now, one after the other."""
+    """Make the held answers due this long from now, one after the other."""
     start = time.time_ns() // 1000 + after
 
     def use_case(tx: Transaction) -> None:
@@ -175,7 +175,7 @@ async def come_due(settings: Settings, after: int, *, apart: int) -> None:
         if due:
             tx.session.write("UPDATE assent_held_answers SET due_at = :at WHERE breakpoint_id = :id", due)
 
-    # The database alone: a whole node would give them itself.
+    # Start only the database, because a whole node would give the answers itself.
     database = Assent(settings).database
     await database.start()
     try:

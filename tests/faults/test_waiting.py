@@ -1,4 +1,4 @@
-"""Waiting agents learn of their answer whatever happens to nodes, connections and notifications."""
+"""Waiting agents learn of their answer despite failures of nodes, connections and notifications."""
 
 import asyncio
 import contextlib
@@ -20,8 +20,8 @@ CYCLES = 24
 
 
 def silence(settings: Settings, *, like: str) -> int:
-    """Cut the connections whose last statement looks like this, past all of our code."""
-    assert settings.database_url is not None, "needs PostgreSQL"
+    """Cut the connections whose last statement matches this pattern, without Assent's code."""
+    assert settings.database_url is not None, "requires PostgreSQL"
     with psycopg.connect(settings.database_url, autocommit=True) as admin:
         row = admin.execute(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
@@ -59,7 +59,7 @@ async def test_a_wait_ends_although_its_notification_is_lost(postgres_settings: 
             await parked([other.url], len(ids))
             agents.urls = [one.url]
             for each in ids:
-                # Whoever listens is cut off now, and needs longer to come back than the decision takes.
+                # The listeners lose their connections now, and need longer to reconnect than the decision takes.
                 silence(postgres_settings, like="%clock_timestamp%")
                 silence(postgres_settings, like="LISTEN%")
                 await agents.approve(client, each)
@@ -77,7 +77,7 @@ async def test_nodes_notify_each_other_again_after_their_connections_were_cut(po
         silence(postgres_settings, like="%clock_timestamp%")
         silence(postgres_settings, like="LISTEN%")
         inbox.ready.clear()
-        # A hint that was lost does not come again: ask for another one until one comes through.
+        # A lost hint is not repeated, so create more breakpoints until one comes through.
         while not inbox.ready.is_set():
             await one.create()
             with anyio.move_on_after(1):
@@ -162,7 +162,7 @@ async def test_acknowledged_requests_survive_a_killed_server(
 
 
 async def _until_gone(agents: Agents, client: httpx2.AsyncClient, number: int) -> list[str]:
-    """Create one after the other until the server is killed; return what it had acknowledged."""
+    """Create breakpoints until the server is killed; return the ids that it acknowledged."""
     made: list[str] = []
     body: dict[str, Any] = {"agentId": "busy", "payload": {"question": f"{number}"}}
     for _ in range(1000):

@@ -1,4 +1,4 @@
-"""What the zygote forks is a server of its own, and dies like one."""
+"""A server forked by the zygote is independent of the others and ends like any process."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""Agents that wait while nodes come and go, as an SDK would: they ask again, elsewhere, and notice nothing."""
+"""Agents that wait while nodes come and go: like an SDK, they retry on another node, and no wait fails."""
 
 import asyncio
 from collections import Counter
@@ -13,7 +13,7 @@ from tests.support.nodes import Process, prepared, start_server
 
 WAITERS = 500
 PATIENCE = 120
-"""Seconds after which a test gives up; nothing is asserted about anything shorter."""
+"""Seconds after which a test gives up; no shorter time is asserted."""
 
 
 def headers(token: str) -> dict[str, str]:
@@ -22,7 +22,7 @@ def headers(token: str) -> dict[str, str]:
 
 @dataclass
 class Agents:
-    """Clients that wait as an SDK would: on a lost connection or a node that is leaving, they go to the other one."""
+    """Clients that wait like an SDK: after a lost connection or a 503 they switch to another node."""
 
     urls: list[str]
     agent: str
@@ -35,7 +35,7 @@ class Agents:
         return httpx2.AsyncClient(timeout=60, limits=limits, headers=headers(self.agent))
 
     async def somewhere(self, ask: Callable[[str], Awaitable[httpx2.Response]], first: int = 0) -> httpx2.Response:
-        """Ask one node after the other until one of them answers."""
+        """Try one node after the other until one responds."""
         for attempt in range(10_000):
             try:
                 answer = await ask(self.urls[(first + attempt) % len(self.urls)])
@@ -45,7 +45,7 @@ class Agents:
                 self.seen[str(answer.status_code)] += 1
                 if answer.status_code != 503:
                     return answer
-            await asyncio.sleep(0.05)  # what a client does between two attempts
+            await asyncio.sleep(0.05)  # a client's pause between attempts
         msg = "no node ever answered"
         raise AssertionError(msg)
 
@@ -68,7 +68,7 @@ class Agents:
         assert answer.status_code == 200, answer.text
 
     async def wait(self, client: httpx2.AsyncClient, breakpoint_id: str, first: int) -> str:
-        """Wait until there is a decision, however often it takes."""
+        """Poll until there is a decision."""
         path = f"/api/breakpoints/{breakpoint_id}/status?wait=30"
         while True:
             answer = await self.somewhere(lambda url: client.get(url + path), first=first)
@@ -82,10 +82,10 @@ class Agents:
 
 
 async def parked(urls: list[str], count: int) -> None:
-    """Return when so many waiters are parked on these nodes."""
+    """Return when this many waiters are parked on these nodes."""
     with anyio.fail_after(PATIENCE):
         async with httpx2.AsyncClient(timeout=PATIENCE) as client:
-            # The servers' own gauge is the signal; it can only be asked.
+            # The servers' own gauge is the signal, but it can only be polled.
             while sum([await waiters(client, url) for url in urls]) < count:
                 pass
 
@@ -102,13 +102,13 @@ async def ready(settings: Settings) -> Agents:
 
 
 def restarted(node: Process, settings: Settings) -> Process:
-    """SIGTERM, and start again on the same port."""
+    """Send SIGTERM, and start again on the same port."""
     node.stop()
     return start_server(settings, port=int(node.url.rpartition(":")[2]))
 
 
 async def rolling_restart(agents: Agents, settings: Settings, *, waiters: int = WAITERS) -> Counter[str]:
-    """Restart two nodes in turn under so many waiters, decide meanwhile, and return what the waiters were told."""
+    """Restart two nodes in turn under waiters while deciding, and return the decisions that the waiters got."""
     nodes = [await asyncio.to_thread(start_server, settings) for _ in range(2)]
     agents.urls = [node.url for node in nodes]
     share = waiters // 10
@@ -119,7 +119,7 @@ async def rolling_restart(agents: Agents, settings: Settings, *, waiters: int = 
             await parked(agents.urls, waiters)
             for n in range(len(nodes)):
                 restarting = asyncio.create_task(asyncio.to_thread(restarted, nodes[n], settings))
-                # Decisions go on while a node is away.
+                # Decisions continue while a node is down.
                 for each in ids[n * share : n * share + share]:
                     await agents.approve(client, each, first=n + 1)
                 nodes[n] = await restarting

@@ -1,1 +1,1 @@
-"""Durable runs: what survives, what is done once, and what people see of it."""
+"""Tests of durable runs: what survives, what happens exactly once, and what people see."""

@@ -16,7 +16,7 @@ IMPORTS = "import asyncio\nfrom pathlib import Path\nfrom assent import NotAppro
 
 @dataclass
 class Works:
-    """A node with a folder of processes, and an agent and a reviewer to use it."""
+    """A node with a folder of processes, and an agent and a reviewer who use it."""
 
     node: Node
     settings: Settings
@@ -42,9 +42,9 @@ class Works:
         return run
 
     async def until(self, run_id: str, holds: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
-        """Wait until a run is as it should be."""
+        """Wait until the condition holds for a run."""
         async with asyncio.timeout(60):
-            while not holds(run := await self.get(run_id)):  # noqa: ASYNC110  # the API tells nobody of runs
+            while not holds(run := await self.get(run_id)):  # noqa: ASYNC110  # the API sends no notifications about runs
                 await asyncio.sleep(0.02)
         return run
 
@@ -52,7 +52,7 @@ class Works:
         return await self.until(run_id, lambda run: run["state"] in {"done", "failed", "cancelled"})
 
     async def asked(self, run_id: str, count: int = 1) -> list[dict[str, Any]]:
-        """Wait until so many of its breakpoints wait; return them."""
+        """Wait until this many of its breakpoints are pending, and return them."""
         run = await self.until(run_id, lambda run: len(waiting(run)) >= count or run["state"] in {"failed", "done"})
         assert len(waiting(run)) >= count, run
         return waiting(run)

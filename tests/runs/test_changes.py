@@ -1,4 +1,4 @@
-"""Processes that change, files that travel, and everything a process may do wrong."""
+"""Changed processes, files that move between nodes, and mistakes that a process can make."""
 
 import shutil
 from typing import Any

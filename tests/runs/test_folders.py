@@ -1,4 +1,4 @@
-"""Folders as they are found: odd names, links to nowhere, files that come and go."""
+"""Process folders and run folders with odd names, broken links and changing files."""
 
 import os
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Runs stay in their project, with everything that they keep."""
+"""Runs and everything that they store stay in their project."""
 
 from assent.store.transaction import Transaction
 from tests.runs.conftest import Works

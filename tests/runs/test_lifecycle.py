@@ -1,4 +1,4 @@
-"""From start to end: tasks once, pauses without memory, the journal of it all."""
+"""Runs from start to end: each task once, pauses without state in memory, and the journal."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The calls that work anywhere work inside a run as well, and last as long as the run does."""
+"""The SDK functions that work anywhere also work inside a run, as durable steps."""
 
 from assent.http.edge import MAX_BODY
 from tests.runs.conftest import Works

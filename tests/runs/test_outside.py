@@ -1,4 +1,4 @@
-"""What a run leaves outside carries its mark, and the files it writes there are known as its doing."""
+"""What a run writes outside carries its mark, and the files it writes are attributed to it."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ async def test_a_run_declares_its_writes_once_and_in_advance(works: Works, tmp_p
     assert run["output"] == f"assent-run:{run_id}" == (folder / "a.md").read_text()
     lines = [each for each in await works.journal(run_id) if each["type"] == "writes"]
     paths = [str(link / "a.md"), str(folder / "a.md"), str(folder / "c.md")]
-    assert [line["data"]["files"] for line in lines] == [paths], "a replay does not say it again"
+    assert [line["data"]["files"] for line in lines] == [paths], "a replay must not record the files again"
     found = await works.node.assent.database.read(
         lambda tx: tx.runs.writers([*paths, "/other"], project="default", since=0)
     )

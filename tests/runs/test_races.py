@@ -1,4 +1,4 @@
-"""Everything at once: answers, cancellations and retries meet the worker in the middle of a stretch."""
+"""Concurrency: answers, cancellations and retries arrive while the worker executes a segment."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Runs are kept no longer than the project keeps things, and no shorter than somebody holds them."""
+"""Runs are deleted when the project's retention ends, unless a legal hold exempts them."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ async def purged(works: Works) -> int:
 
 
 async def aged(works: Works, by: int) -> None:
-    """Let every run that has ended have ended earlier."""
+    """Backdate the end of every run that has ended."""
 
     def use_case(tx: Transaction) -> None:
         tx.session.change("UPDATE assent_runs SET ended_at = ended_at - :by WHERE ended_at IS NOT NULL", {"by": by})

@@ -1,4 +1,4 @@
-"""From an event to a finished run, on a node that does everything by itself."""
+"""From a trigger event to a finished run, on a node that does everything by itself."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ async def test_an_event_starts_a_run_that_asks_a_person_and_ends(works: Works) -
             return {"approved": asked.approved, "because": inputs["event"]["id"], "mark": ctx.mark}
         """,
     )
-    # Whoever writes a trigger over the API is told of unknown processes; so a node has looked before anything fires.
+    # Creating a trigger over the API scans the process folder; here, a request makes the node scan it before the event.
     await works.node.call("GET", "/api/processes", works.agent)
     ci = await source(works.node)
     await trigger(works.node, inputs={"repo": "{{ event.repo }}"}, hold=True)

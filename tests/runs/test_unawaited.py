@@ -1,4 +1,4 @@
-"""A call of ctx without `await` fails the run and names the line; a misspelled argument never releases anything."""
+"""A call of ctx without `await` fails the run and names the line, and a misspelled argument never releases anything."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Processes that do not behave: whatever one of them does, its run ends, and the others go on."""
+"""Badly behaved processes: the run ends in any case, and other runs continue."""
 
 from pathlib import Path
 from typing import Any
@@ -177,7 +177,7 @@ async def test_an_answer_does_not_restart_a_task_that_is_running(works: Works, t
     run_id = await works.start("beside")
     (step,) = await works.asked(run_id)
     await works.answer(step)
-    # The job for the answer has been, and has left the run to the one that is at it.
+    # The job for the answer has finished, and left the run to the worker that is executing it.
     while await _jobs(works, run_id) > 1:
         pass
     (tmp_path / "go").touch()
@@ -187,7 +187,7 @@ async def test_an_answer_does_not_restart_a_task_that_is_running(works: Works, t
 
 
 async def _jobs(works: Works, run_id: str) -> int:
-    """How many jobs for this run are not finished."""
+    """Return how many jobs of this run are unfinished."""
     database = works.node.assent.database
     schema = "dbos." if database.dialect == "postgresql" else ""
     found = await database.fetch_page(f"SELECT workflow_uuid, status FROM {schema}workflow_status", {})

@@ -1,4 +1,4 @@
-"""Nothing that comes for a run is lost, nothing wakes it for ever, and nobody gets a turn that is another's."""
+"""Every event for a run is processed, no run is woken forever, and only the current worker may write."""
 
 import asyncio
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ def _desk(works: Works) -> Desk:
 
 
 async def _wake_all(works: Works, *, after: int) -> int:
-    """Look at everything that is due by some later time, as the timekeeper would."""
+    """Wake everything that is due by a later time, as the scheduler would."""
 
     def use_case(tx: Transaction) -> int:
         return tx.runs.wake_due(tx.now() + after, limit=1000)
@@ -126,7 +126,7 @@ async def test_a_comment_that_arrives_during_the_reply_to_another_is_processed(w
 
 async def _appears(path: Path) -> None:
     async with asyncio.timeout(20):
-        while not await asyncio.to_thread(path.exists):  # noqa: ASYNC110  # a file tells nobody
+        while not await asyncio.to_thread(path.exists):  # noqa: ASYNC110  # a file sends no notifications
             await asyncio.sleep(0.01)
 
 

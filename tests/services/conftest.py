@@ -1,4 +1,4 @@
-"""A database full of lives, shared by the tests that look at it and put back what they touch."""
+"""A database of varied breakpoints, shared by tests that restore everything they modify."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Short ways to set up channels and routes, and to look at what became of them."""
+"""Helpers to set up channels and routes and to inspect the resulting deliveries."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ WEBHOOK: dict[str, Any] = {"url": "http://127.0.0.1:9/hook", "secrets": ["env:AS
 
 
 async def channel(node: Node, name: str, kind: str = "", *, in_project: Any = "default", **settings: Any) -> str:
-    """Set up a channel and return its id; without settings, one that nobody answers at."""
+    """Create a channel and return its id; the default settings point to an address where nothing listens."""
     kind = kind or name
     given: Mapping[str, Any] = settings or {"email": EMAIL, "webhook": WEBHOOK}[kind]
 
@@ -59,7 +59,7 @@ async def wishes(node: Node, person_id: str, **body: Any) -> None:
 
 
 async def settle(node: Node) -> None:
-    """Bring forward whatever is due, together with the node's own timekeeper, until there is nothing more."""
+    """Process everything that is due, along with the node's own scheduler, until nothing is left."""
 
     async def left() -> bool:
         with contextlib.suppress(Untold):
@@ -82,7 +82,7 @@ async def deliveries(node: Node, breakpoint_id: str | None = None, *, project: s
 
 
 async def told(node: Node, breakpoint_id: str) -> list[tuple[str, str, str, str]]:
-    """Return channel, recipient, purpose and state of everything about a breakpoint, in its order."""
+    """Return the channel, recipient, purpose and state of a breakpoint's deliveries, in order."""
     found = await deliveries(node, breakpoint_id)
     names = {each.id: each.name for each in await node.assent.database.read(lambda tx: tx.channels.every())}
     return [(names[each.channel], each.recipient, each.purpose, each.state) for each in _ordered(found)]
@@ -93,12 +93,12 @@ def _ordered(found: Sequence[Delivery]) -> list[Delivery]:
 
 
 async def kinds(node: Node, breakpoint_id: str) -> list[str]:
-    """Return the types of its events."""
+    """Return the types of the breakpoint's events."""
     return [each.type for each in await node.assent.inbox.history(breakpoint_id)]
 
 
 async def in_state(node: Node, breakpoint_id: str, *states: str) -> list[Delivery]:
-    """Wait until everything about a breakpoint is in one of these states."""
+    """Wait until all deliveries of a breakpoint are in one of these states."""
     return await until(
         lambda: deliveries(node, breakpoint_id),
         lambda found: bool(found) and all(each.state in states for each in found),

@@ -1,4 +1,4 @@
-"""Breakpoints of every kind, lived through the services, for those who look at what is left of them."""
+"""Breakpoints of every kind, created and ended through the services, for tests that inspect the stored result."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,14 +32,14 @@ RICH = {
 
 @dataclass(frozen=True)
 class Lives:
-    """What became of whom; three of them still wait."""
+    """People and breakpoints by name; three breakpoints are still waiting."""
 
     people: dict[str, Principal]
     ids: dict[str, str]
 
 
 async def live(node: Node, clock: ManualClock) -> Lives:
-    """Raise one breakpoint of every kind and let it end in its own way."""
+    """Create a breakpoint of every kind, and let each end in its own way."""
     people = {name: await person(node, name, "reviewer") for name in ("ann", "bob", "cid")}
     people["eve"] = await person(node, "eve", "admin")
     ann, bob, cid, eve = people.values()
@@ -90,14 +90,14 @@ ROUTINE = "confirm.*(tags contains 'routine')"
 
 @dataclass(frozen=True)
 class Ruled:
-    """Rules of every kind, and what they did to whom."""
+    """Rules of every kind, and the breakpoints that they affected."""
 
     rules: dict[str, str]
     ids: dict[str, str]
 
 
 async def live_by_rules(node: Node, clock: ManualClock) -> Ruled:
-    """Write rules, let them decide, and change them; minutes pass between any two things."""
+    """Create rules, let them decide, and change them; minutes pass between all steps."""
     service, database = node.assent.rules, node.assent.database
     rules: dict[str, str] = {}
     ids: dict[str, str] = {}

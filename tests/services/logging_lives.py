@@ -1,4 +1,4 @@
-"""A log of lives: events of every kind, taken into checkpoints a few at a time, and told to a file outside."""
+"""An audit log with events of every kind, covered by several checkpoints and published to an external file."""
 
 import asyncio
 import subprocess
@@ -20,14 +20,14 @@ VERIFIER = Path(__file__).parents[2] / "tools" / "verify_export.py"
 
 @dataclass(frozen=True)
 class Logged:
-    """Where it is, and who is in it."""
+    """An audit log, its checkpoint file, and the ids of its breakpoints and rules."""
 
     settings: Settings
     anchors: Path
     ids: dict[str, str]
 
     def found(self, *, anchors: bool = True, **options: object) -> list[Finding]:
-        """Look everything over, with the file outside or without."""
+        """Verify the log, with or without the external file."""
         told = {} if anchors else {"checkpoint_file": None}
 
         async def run() -> list[Finding]:
@@ -52,7 +52,7 @@ class Logged:
 
 
 def second_opinion(export: Path, *, keys: Sequence[str] = (), anchors: Path | None = None) -> list[str]:
-    """Run the verifier as an auditor would, who has nothing of ours; return what it found."""
+    """Run the verifier as an auditor without access to our system would, and return its findings."""
     options = [option for key in keys for option in ("--key", key)]
     options += ["--anchors", str(anchors)] if anchors else []
     command = [sys.executable, "-I", str(VERIFIER), str(export), *options]
@@ -68,7 +68,7 @@ async def sign(node: Node) -> int:
 
 
 def with_anchors(settings: Settings, folder: Path) -> Settings:
-    """Checkpoints are made when a test says so, and told to a file."""
+    """Return settings that create checkpoints only on demand and publish them to a file."""
     return settings.model_copy(update={"checkpoint_seconds": 0, "checkpoint_file": folder / "anchors.jsonl"})
 
 

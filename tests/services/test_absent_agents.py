@@ -1,4 +1,4 @@
-"""A breakpoint whose agent lost its connection is marked for reviewers, and ends no sooner for it."""
+"""A breakpoint whose agent lost its connection is marked for reviewers, but does not end sooner."""
 
 import asyncio
 import itertools
@@ -16,7 +16,7 @@ MARK = "agent not connected"
 
 @asynccontextmanager
 async def waiting(node: Node, breakpoint_id: str, token: str) -> AsyncIterator[None]:
-    """Hold a wait open, and lose the connection at the end."""
+    """Hold a wait open, and finally lose the connection."""
     call = asyncio.ensure_future(node.call("GET", f"/api/breakpoints/{breakpoint_id}/status?wait=30", token))
 
     async def waiters() -> int:
@@ -37,7 +37,7 @@ async def lost(node: Node, breakpoint_id: str, token: str) -> None:
 
 
 async def shown(node: Node, breakpoint_id: str) -> tuple[bool, bool]:
-    """Return whether the inbox and the page of the breakpoint show the mark to a reviewer."""
+    """Return whether the inbox and the breakpoint's page show the mark to a reviewer."""
     reader = await signed_in(node, f"reader-{next(READERS)}", "reviewer")
     pages = [(await reader.get(path)).text for path in ("/", f"/breakpoints/{breakpoint_id}")]
     return MARK in pages[0], MARK in pages[1]

@@ -1,4 +1,4 @@
-"""Who answers for whom, as the services keep it on both databases."""
+"""Who may answer for whom, with the services on both databases."""
 
 from functools import partial
 

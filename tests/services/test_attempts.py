@@ -1,4 +1,4 @@
-"""The attempt before, on both databases."""
+"""The previous attempt of a breakpoint, on both databases."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""A back-test counts what a plain walk over every breakpoint counts, and holds nobody up."""
+"""A back-test counts exactly what a simple scan of all breakpoints counts, without blocking writers."""
 
 import asyncio
 import random
@@ -76,7 +76,7 @@ def payload_at_random(chance: random.Random) -> dict[str, Any]:
 
 
 async def populate(node: Node, clock: ManualClock) -> None:
-    """Breakpoints of every kind with every end, many of them in the same moment; a third of them purged."""
+    """Create breakpoints of every kind with every outcome, many at the same moment, and purge a third of them."""
     chance = random.Random(20261116)
     people = (await person(node, "ann", "reviewer"), await person(node, "eve", "admin"))
     for n in range(SIZE):
@@ -114,7 +114,7 @@ async def purge(node: Node, clock: ManualClock) -> None:
 async def lived(
     node: Node, payload: dict[str, Any], top: dict[str, Any], *, end: str, people: tuple[Principal, Principal]
 ) -> None:
-    """Raise one, and let it end as it shall."""
+    """Create a breakpoint, and let it end as requested."""
     if end == "rule":
         made = await node.assent.database.write(adding(node, payload["breakpointId"]))
         await create(node, payload, **top)
@@ -133,7 +133,7 @@ async def lived(
 
 
 async def everything(node: Node) -> list[tuple[Breakpoint, int | None, bool]]:
-    """Every breakpoint, its attempt, and whether it was purged."""
+    """Return every breakpoint with its attempt and whether it was purged."""
     found = await rows(node, f"SELECT {', '.join(COLUMNS)}, attempt, purged_at FROM assent_breakpoints")
     return [(breakpoint_of(row[:-2]), row[-2], row[-1] is not None) for row in found]
 
@@ -150,7 +150,7 @@ def outcome(found: Breakpoint) -> str:
 async def plainly(
     node: Node, wanted: Wanted, everyone: Iterable[tuple[Breakpoint, int | None, bool]]
 ) -> tuple[Counter[str], dict[str, list[str]]]:
-    """Walk over everything with the domain's own functions; return the counts, and what the rule acts on by outcome."""
+    """Scan everything with the domain's own functions; return the counts, and the affected breakpoints by outcome."""
     pattern, now = parse(wanted.pattern), node.assent.clock.now()
     standing = await node.assent.database.read(lambda tx: tx.rules.standing("default"))
     book = Rulebook.of((each for each in standing if each.action == "never-auto-approve"), ["ä"])
@@ -185,7 +185,7 @@ async def plainly(
 def _after_purging(
     pattern: Pattern, subject: Subject, found: Breakpoint, attempt: int | None, *, loose: bool
 ) -> tuple[Subject, bool | None]:
-    """Return what is left of it, and whether the pattern matches, whatever was taken."""
+    """Return what remains of a purged breakpoint, and whether the pattern matches regardless of the deleted values."""
     names = [name for seat in found.seats for name in seat.names]
     values = dict(subject.values) | {"attempt": attempt, "expert": names, "payload": {}}
     left = Subject(subject.name, values, subject.claimed)
@@ -201,7 +201,7 @@ UNDER_NOT = {"exactly": "exactly", "loosely": "tightly", "tightly": "loosely"}
 
 
 def _kleene(expression: Expression, subject: Subject, gone: set[str], reading: str) -> bool | None:
-    """A second reading of the tree, in which what was purged is unknown even to `exists`."""
+    """An independent evaluation of the tree, in which purged values are unknown even to `exists`."""
     if isinstance(expression, Not):
         inner = _kleene(expression.operand, subject, gone, UNDER_NOT[reading])
         return None if inner is None else not inner
@@ -239,7 +239,7 @@ async def looked_back(node: Node, wanted: Wanted, *, by: Principal = VIEWER, siz
     action=st.sampled_from(["auto-approve", "auto-approve", "never-auto-approve"]),
     size=st.sampled_from([1, 7, 50, None]),
 )
-async def test_a_back_test_counts_what_a_simple_scan_counts(
+async def test_a_back_test_counts_what_a_plain_walk_counts(
     node: Node, clock: ManualClock, pattern: str, action: str, size: int | None
 ) -> None:
     everyone = await everything(node)
@@ -258,8 +258,8 @@ async def test_a_back_test_counts_what_a_simple_scan_counts(
     assert lists == {kind: acting[kind][:5] for kind in lists}
 
 
-async def test_an_owner_added_as_substitute_does_not_match_expert(node: Node, clock: ManualClock) -> None:
-    """Of a purged one nobody knows: the owner may have been asked for by name."""
+async def test_an_owner_who_was_added_was_not_asked_for(node: Node, clock: ManualClock) -> None:
+    """For purged breakpoints the result is unknown, because the owner may have been named as an expert."""
     ann = await person(node, "ann", "admin")
     await respond(node, await create(node, {"expert": ["ann", "ghost"]}), ann)
     for pattern, matched in (("expert = 'owner'", 0), ("NOT expert = 'owner'", 1), ("expert in ('ghost', 'x')", 1)):
@@ -270,19 +270,19 @@ async def test_an_owner_added_as_substitute_does_not_match_expert(node: Node, cl
         assert (found.matched, found.unknown) == (0, 1), pattern
 
 
-async def test_the_sample_covers_every_outcome_and_effect(node: Node, clock: ManualClock) -> None:
+async def test_there_is_something_of_everything_to_count(node: Node, clock: ManualClock) -> None:
     await populate(node, clock)
     everyone = await everything(node)
     assert {outcome(found) for found, _, _ in everyone} == {each.value for each in Outcome}
     assert {purged for _, _, purged in everyone} == {True, False}
-    assert len({found.created_at for found, _, _ in everyone}) < SIZE / 2, "many share a moment"
+    assert len({found.created_at for found, _, _ in everyone}) < SIZE / 2, "many breakpoints must share a moment"
     assert {True, False} == {seat.added for found, _, _ in everyone for seat in found.seats}
     report = await looked_back(node, Wanted(pattern="*"))
     assert {each for each, n in report.counts.effects.items() if n} == {Effect.STOPPED, Effect.PURGED, Effect.ACTS}
     assert all(report.counts.outcomes[each] for each in Outcome)
 
 
-async def test_only_the_last_days_of_this_project_are_scanned(node: Node, clock: ManualClock) -> None:
+async def test_only_the_last_days_of_this_project_are_looked_at(node: Node, clock: ManualClock) -> None:
     await node.assent.database.write(lambda tx: tx.projects.add(Project("other", "Other", None, {}, clock.now())))
     await create(node, by=replace(AGENT, project="other", id="tok_other"))
     await create(node)
@@ -293,7 +293,7 @@ async def test_only_the_last_days_of_this_project_are_scanned(node: Node, clock:
         assert (report.counts.scanned, report.matched) == (scanned, scanned), days
 
 
-async def test_breakpoints_that_need_a_person_anyway_are_not_approved(node: Node) -> None:
+async def test_what_a_person_would_be_asked_anyway_is_not_approved(node: Node) -> None:
     policy = {"alwaysBreakOn": ["careful"]}
     await node.assent.database.write(partial(node.assent.people.put_policy, policy=policy, by=ADMIN))
     await node.assent.database.write(adding(node, "*(agentId = 'stopped')", "never-auto-approve"))
@@ -307,7 +307,7 @@ async def test_breakpoints_that_need_a_person_anyway_are_not_approved(node: Node
     assert (report.matched, report.counts.effects[Effect.STOPPED], report.acting) == (9, 8, 1)
 
 
-async def test_a_breakpoint_that_changes_during_the_scan_is_counted_once(node: Node, clock: ManualClock) -> None:
+async def test_a_breakpoint_that_changes_meanwhile_is_counted_once(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     ids = []
     for _ in range(6):
@@ -317,7 +317,7 @@ async def test_a_breakpoint_that_changes_during_the_scan_is_counted_once(node: N
     looking, until = Looking(run, size=2), run.window.until
     while until > run.window.since:
         until = await node.assent.database.read(partial(looking.slice, until=until))
-        # Of those that were looked at and of those that were not.
+        # Answer some that were already scanned and some that were not.
         for breakpoint_id in (ids.pop(0), ids.pop()) if ids else ():
             await respond(node, breakpoint_id, ann)
         clock.advance(1)
@@ -326,7 +326,7 @@ async def test_a_breakpoint_that_changes_during_the_scan_is_counted_once(node: N
     assert (report.counts.scanned, report.matched, report.counts.outcomes.total()) == (6, 6, 6)
 
 
-async def test_writers_continue_between_the_slices_of_a_scan(node: Node, clock: ManualClock) -> None:
+async def test_writers_go_on_between_the_slices_of_a_walk(node: Node, clock: ManualClock) -> None:
     for _ in range(3):
         await create(node)
         clock.advance(1)
@@ -340,7 +340,7 @@ async def test_writers_continue_between_the_slices_of_a_scan(node: Node, clock: 
     assert last.counts.scanned == 3
 
 
-async def test_an_invalid_pattern_and_an_agent_are_refused(node: Node) -> None:
+async def test_a_pattern_that_cannot_be_read_and_an_agent_are_refused(node: Node) -> None:
     with pytest.raises(PatternError):
         await looked_back(node, Wanted(pattern="a.*((("))
     with pytest.raises(Forbidden):
@@ -351,9 +351,7 @@ async def test_an_invalid_pattern_and_an_agent_are_refused(node: Node) -> None:
     ("pattern", "index"),
     [("deploy.*", "ix_assent_breakpoints_status_created"), ("deploy", "ix_assent_breakpoints_gate")],
 )
-async def test_similar_breakpoints_are_counted_with_an_index(
-    sqlite_settings: Settings, pattern: str, index: str
-) -> None:
+async def test_alike_ones_are_counted_along_an_index(sqlite_settings: Settings, pattern: str, index: str) -> None:
     async with running_node(sqlite_settings) as node:
         run = await node.assent.backtests.prepare(Wanted(pattern=pattern), by=VIEWER)
         statement, params = groups_statement(run.window, run.sieve, "sqlite")
@@ -367,7 +365,7 @@ async def shadowed(node: Node, rule_id: str, **options: Any) -> ShadowAgreement:
     return await node.assent.backtests.shadow(rule_id, **asked)
 
 
-async def test_a_shadow_rule_is_compared_with_what_people_decided(node: Node, clock: ManualClock) -> None:
+async def test_a_shadow_rule_is_held_against_what_people_did(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     auto = await node.assent.database.write(adding(node, "a.*", mode="shadow"))
     never = await node.assent.database.write(adding(node, "a.*", "never-auto-approve", mode="shadow"))
@@ -390,7 +388,7 @@ async def test_a_shadow_rule_is_compared_with_what_people_decided(node: Node, cl
     assert len(found.disagreements) == 1
 
 
-async def test_results_of_a_shadow_rule_before_its_last_change_do_not_count(node: Node, clock: ManualClock) -> None:
+async def test_what_a_shadow_rule_said_before_it_was_changed_does_not_count(node: Node, clock: ManualClock) -> None:
     made = await node.assent.database.write(adding(node, "a.*", mode="shadow"))
     await create(node, {"breakpointId": "a.b"})
     change = partial(node.assent.rules.change, rule_id=made.id, by=RITA)
@@ -408,7 +406,7 @@ async def test_results_of_a_shadow_rule_before_its_last_change_do_not_count(node
         await shadowed(node, made.id, by=AGENT)
 
 
-async def test_daily_counts_add_up_to_the_total_counts(node: Node, clock: ManualClock) -> None:
+async def test_by_day_a_back_test_counts_what_it_counts_without(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     for n in range(6):
         raised = await create(node, {"breakpointId": "a.b"} | ({"options": ["x", "y"]} if n == 5 else {}))

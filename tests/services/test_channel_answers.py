@@ -1,4 +1,4 @@
-"""What is said on a channel counts once, for a person we know and who may say it, or not at all."""
+"""A message on a channel counts once, from a linked person who may answer, or not at all."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +41,7 @@ BASE = "https://assent.example"
 
 @dataclass
 class Parrot:
-    """A channel that hears what it is handed and remembers what it was told to say."""
+    """A channel that returns what it is given and records its replies."""
 
     told: list[Told] = field(default_factory=list[Told])
     deaf: bool = False
@@ -72,7 +72,7 @@ class Parrot:
 
 
 class Board(Switchboard):
-    """Every channel of type `mute` is one-way, of type `odd` cannot be used; all others are the one parrot."""
+    """Resolves channels: type `mute` is one-way, type `odd` is unusable, and all others are the parrot."""
 
     def __init__(self, parrot: Parrot) -> None:
         super().__init__(Tools(Outbound(), str, lambda: 0, bytes, BASE))
@@ -86,7 +86,7 @@ class Board(Switchboard):
 
 @dataclass
 class Desk:
-    """A service with its channel, and a person who is linked there."""
+    """An answering service with its channel, and a person with a linked account."""
 
     node: Node
     clock: ManualClock
@@ -104,7 +104,7 @@ class Desk:
         return self.parrot.told[-1]
 
     async def sent(self, breakpoint_id: str, *, on: StoredChannel | None = None, to: str = "place") -> str:
-        """Put down that the channel has sent a message about it."""
+        """Record that the channel has sent a message about a breakpoint."""
         chosen = on or self.channel
 
         def use_case(tx: Transaction) -> str:
@@ -121,7 +121,7 @@ class Desk:
         return breakpoint_id, await self.sent(breakpoint_id)
 
     async def open(self, breakpoint_id: str) -> bool:
-        """Whether nobody has answered it."""
+        """Return whether nobody has answered the breakpoint."""
         current = await stored(self.node, breakpoint_id)
         return current.status == "waiting" and current.votes == 0
 
@@ -379,7 +379,7 @@ async def test_a_channel_answers_only_its_own_messages(desk: Desk) -> None:
     ):
         told = await desk.say(on=other, approved=True, **said)
         assert type(told.error) is NotFound
-        # A label that anybody may have typed is answered with silence.
+        # Anyone may have typed a label, so it gets no reply.
         assert told.done is ("delivery_id" not in said)
     told = await desk.say(delivery_id=delivery_id, breakpoint_id=unsent, approved=True)
     assert type(told.error) is NotFound

@@ -1,4 +1,4 @@
-"""Checkpoints take in every event once, whoever commits late, and continue one another."""
+"""Checkpoints cover every event exactly once, even after late commits, and extend one another."""
 
 import asyncio
 import base64
@@ -45,7 +45,7 @@ async def holds(node: Node, **options: Any) -> bool:
 
 async def test_every_event_is_covered_once_and_each_checkpoint_extends_the_one_before(node: Node) -> None:
     signed = [await sign(node)]
-    assert signed[0] > 0, "the first administrative acts"
+    assert signed[0] > 0, "the first administrative events"
     for count in (1, 3, 2):
         for _ in range(count):
             await create(node)
@@ -204,7 +204,7 @@ async def test_the_loop_signs_periodically_and_the_file_gets_every_checkpoint(
             return await notes(), [each.note for each in await stored(node)]
 
         await create(node)
-        # The administrative events of the start may have a checkpoint of their own.
+        # The administrative events of the start may be in a separate checkpoint.
         first = await until(notes, lambda told: len(told) > 0)
         await create(node)
         await until(told_and_stored, lambda both: both[0] == both[1] and len(both[0]) > len(first))
@@ -252,7 +252,7 @@ async def test_the_webhook_is_retried_until_it_has_every_checkpoint(settings: Se
             state = await node.assent.database.read(lambda tx: tx.checkpoints.anchored("webhook"))
             assert (state.number, state.attempts) == (0, 1)
             await node.assent.anchoring.send({"number": 2})
-            assert len(outside.calls) == 1, "the second waits for the first one's turn"
+            assert len(outside.calls) == 1, "the second checkpoint must wait for the first"
             clock.advance(3600)
             await node.assent.anchoring.send({"number": 1, "again": True})
             await node.assent.anchoring.send({"number": 2})
@@ -275,7 +275,7 @@ async def test_a_worker_sends_checkpoints_to_the_webhook(settings: Settings) -> 
             first, *_ = await until(calls, bool)
             known = await keys(node)
             numbers = [checkpoints.check(each["note"], known).number for each in first.json["checkpoints"]]
-            # The administrative acts of the start may be signed apart from the breakpoint.
+            # The administrative events of the start may be signed separately from the breakpoint.
             assert numbers == list(range(1, len(numbers) + 1))
             assert first.id == f"checkpoint-{numbers[-1]}"
 

@@ -1,4 +1,4 @@
-"""assent.yaml as it lies there: one reader for the settings and for everything else, and lines for what is wrong."""
+"""Reading assent.yaml: one reader for the settings and all other sections, with line numbers in errors."""
 
 from pathlib import Path
 

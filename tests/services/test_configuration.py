@@ -1,4 +1,4 @@
-"""The channels and routes of assent.yaml: checked before a node starts, and standing once it has."""
+"""Channels and routes in assent.yaml: validated before a node starts, and stored when it starts."""
 
 import base64
 from pathlib import Path
@@ -34,7 +34,7 @@ def configured(settings: Settings, *, channels: Any = (HOOK,), routes: Any = (RO
 
 
 async def applied(node: Node, settings: Settings, **sections: Any) -> tuple[list[StoredChannel], list[StoredRoute]]:
-    """Do what the start of a node with these sections does, and return what stands then."""
+    """Apply these sections like a starting node, and return the stored channels and routes."""
     configuration = Assent(configured(settings, **sections)).reloading.setup
 
     def use_case(tx: Transaction) -> tuple[list[StoredChannel], list[StoredRoute]]:

@@ -87,7 +87,7 @@ def escalate_to(target: str, *, name: str, **changes: str | None) -> Edit:
 
 
 def follow(other: str, *, name: str) -> Edit:
-    """Let a waiting breakpoint follow another recorded route, under its id and with its content."""
+    """Make a waiting breakpoint follow another recorded route, with its id and content."""
 
     def edit(opened: Raw, ids: Mapping[str, str]) -> None:
         route_ = opened.one("assent_routes", id=ids[other])
@@ -226,7 +226,7 @@ async def lived(node: Node) -> dict[str, str]:
 
 
 async def delegated(node: Node, ids: Mapping[str, str]) -> dict[str, str]:
-    """Let breakpoints follow a route, with a deputy for the expert who is away."""
+    """Make breakpoints follow a route, with a deputy for the absent expert."""
     mail = await channel(node, "mail", "email")
     await node.assent.database.write(
         lambda tx: tx.links.link(mail, "ann@example.org", person_id=ids["ann"], by="person:ann", now=tx.now())
@@ -256,7 +256,7 @@ async def found(settings: Settings) -> set[str]:
     return {f"{each.name} {finding}" for each in checks for finding in each.findings}
 
 
-def test_every_edit_by_a_database_administrator_is_found(
+def test_every_edit_of_a_database_administrator_is_found(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     quiet = settings.model_copy(update={"checkpoint_seconds": 0})
@@ -288,7 +288,7 @@ def _database(settings: Settings) -> str:
     return "postgresql" if settings.database_url else "sqlite"
 
 
-def test_a_forged_absence_is_found_after_it_was_reverted(settings: Settings) -> None:
+def test_an_absence_that_was_set_and_put_back_is_found(settings: Settings) -> None:
     quiet = settings.model_copy(update={"checkpoint_seconds": 0})
 
     async def live() -> str:
@@ -313,8 +313,8 @@ def test_a_forged_absence_is_found_after_it_was_reverted(settings: Settings) -> 
     assert "ann's recorded preferences do not include an absence with bob as deputy" in what
 
 
-def test_preferences_saved_without_an_event_are_reported_until_changed(settings: Settings) -> None:
-    """As docs/how-to/upgrade.md says of a node of an earlier version in a rolling update."""
+def test_preferences_saved_without_an_event_are_reported_until_they_are_changed(settings: Settings) -> None:
+    """As docs/how-to/upgrade.md describes for a node of an earlier version during a rolling update."""
     quiet = settings.model_copy(update={"checkpoint_seconds": 0})
 
     async def live() -> None:

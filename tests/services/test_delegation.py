@@ -1,4 +1,4 @@
-"""Routes: who is told, reminded and asked in place of others, what a timeout does, and what is closed in the end."""
+"""Routes: notifications, reminders, escalations, deputies, timeouts and closing."""
 
 import asyncio
 from dataclasses import replace
@@ -23,7 +23,7 @@ from tests.support.nodes import ManualClock, Node, running_node
 
 MINUTE, HOUR = 60, 3600
 MOST = 10
-"""Messages to one recipient in a minute by mail, unless the channel says otherwise."""
+"""Emails to one recipient per minute, unless the channel sets another limit."""
 
 
 @pytest.fixture
@@ -295,7 +295,7 @@ async def test_an_audit_accepts_chains_of_deputies_and_changed_routes(
     await wishes(node, bob.id, away={"deputy": "cid"})
 
     async def later(changes: dict[str, Any]) -> None:
-        """Ask, change the route an hour later, and let what was asked before escalate."""
+        """Ask, change the route an hour later, and let the earlier breakpoints escalate."""
         await create(node, {"expert": "ann", "breakpointId": "a.b"})
         clock.advance(HOUR)
         await settle(node)
@@ -355,7 +355,7 @@ async def test_quiet_hours_delay_notifications_unless_the_route_disables_them(
     await channel(node, "email")
     await route(node, "email", pattern="loud.*", quiet=False)
     await route(node, "email")
-    # The clock of these tests stands at 08:00 in UTC.
+    # The clock of these tests starts at 08:00 UTC.
     await wishes(node, ann.id, quiet={"from": "07:00", "to": "09:30", "timezone": "UTC"})
     quiet, loud = await create(node, {"expert": "ann"}), await create(node, {"expert": "ann", "breakpointId": "loud.x"})
     [late] = await deliveries(node, quiet)
@@ -421,7 +421,7 @@ async def test_without_digests_questions_are_spread_over_time_windows(
     clock.advance(30)
     third = found[2]
     claim = await node.assent.database.write(lambda tx: node.assent.deliveries.claim(tx, third.line, worker="w"))
-    assert claim is not None, "its place in the window is reserved"
+    assert claim is not None, "its slot in the time window is reserved"
 
 
 async def test_a_breakpoint_that_needs_a_ticket_cannot_be_approved_without_one(node: Node, ann: Principal) -> None:
@@ -432,7 +432,7 @@ async def test_a_breakpoint_that_needs_a_ticket_cannot_be_approved_without_one(n
     await node.assent.database.write(demand)
     await node.assent.database.write(adding(node, "*"))
     breakpoint_id = await create(node, {"tags": ["audit"]})
-    assert (await stored(node, breakpoint_id)).status is Status.WAITING, "no rule approves what needs a ticket"
+    assert (await stored(node, breakpoint_id)).status is Status.WAITING, "a rule approved it without a ticket"
     with pytest.raises(TicketRequired):
         await respond(node, breakpoint_id, ann)
     await respond(node, breakpoint_id, ann, approved=False, comment="Not now.")

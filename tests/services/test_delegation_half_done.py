@@ -1,4 +1,4 @@
-"""What cannot be brought forward is left as it was: nothing of it is done, and nothing of it again every minute."""
+"""A notification step that fails leaves no partial results, and does not repeat them every minute."""
 
 from assent.store.transaction import Transaction
 from tests.services.delegating import channel, kinds, route, settle, wishes
@@ -20,4 +20,4 @@ async def test_a_failed_step_leaves_nothing_behind(node: Node, clock: ManualCloc
     for _ in range(3):
         await settle(node)
         clock.advance(120)
-    assert await kinds(node, breakpoint_id) == ["created"], "a chain of events that grows by one every minute"
+    assert await kinds(node, breakpoint_id) == ["created"], "the history grows by one event per minute"

@@ -1,4 +1,4 @@
-"""What no worker looks after is queued again, and again after that: a job that came to nothing must not be the last."""
+"""Deliveries without a job are queued again, even if earlier repair jobs have failed."""
 
 from assent.store.transaction import Transaction
 from tests.services.delegating import channel, route, settle
@@ -8,7 +8,7 @@ from tests.support.nodes import ManualClock, Node
 
 
 def come_to_nothing(tx: Transaction) -> None:
-    """The database was away when the job asked for its delivery: DBOS keeps the job, and its name, as failed."""
+    """Make the jobs fail as if the database was down: DBOS keeps a failed job and its key."""
     table = "dbos.workflow_status" if tx.session.dialect == "postgresql" else "workflow_status"
     tx.session.write(f"UPDATE {table} SET status = 'ERROR' WHERE workflow_uuid LIKE 'deliver:%'", [{}])
 
@@ -23,4 +23,4 @@ async def test_a_failed_repair_job_is_queued_again(node: Node, clock: ManualCloc
         await node.assent.database.write(come_to_nothing)
         clock.advance(120)
         await node.assent.database.write(node.assent.deliveries.heal)
-        assert await node.assent.database.read(waiting) == 1, "nobody will ever look after it"
+        assert await node.assent.database.read(waiting) == 1, "no job is left for the delivery"

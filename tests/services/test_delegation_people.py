@@ -1,4 +1,4 @@
-"""People who are gone, people who are needed twice, jobs that nobody does, and power cuts."""
+"""Deactivated people, people with several roles in a breakpoint, missing workers, and crashes."""
 
 from dataclasses import replace
 from functools import partial
@@ -29,7 +29,7 @@ async def shut_out(node: Node, name: str) -> None:
     await node.assent.database.write(use_case)
 
 
-async def test_a_deactivated_person_gets_no_reminder(node: Node, clock: ManualClock) -> None:
+async def test_whoever_was_shut_out_is_not_reminded(node: Node, clock: ManualClock) -> None:
     await person(node, "ann", "reviewer")
     await channel(node, "email")
     await route(node, "email", remind=["30m"])
@@ -41,7 +41,7 @@ async def test_a_deactivated_person_gets_no_reminder(node: Node, clock: ManualCl
     assert [each[2] for each in await told(node, breakpoint_id)] == ["ask"]
 
 
-async def test_a_deactivated_person_gets_no_delayed_notification(node: Node, clock: ManualClock) -> None:
+async def test_whoever_was_shut_out_is_sent_nothing_that_waited(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     await channel(node, "email")
     await route(node, "email")
@@ -51,10 +51,10 @@ async def test_a_deactivated_person_gets_no_delayed_notification(node: Node, clo
     await shut_out(node, "ann")
     clock.advance(12 * HOUR)
     claim = await node.assent.database.write(lambda tx: node.assent.deliveries.claim(tx, asked.line, worker="w"))
-    assert claim is None, "what is asked here is none of their business any more"
+    assert claim is None, "a deactivated person must not see the question"
 
 
-async def test_a_deputy_who_is_also_an_expert_does_not_replace_another_expert(node: Node) -> None:
+async def test_somebody_who_has_a_seat_of_their_own_cannot_stand_in_for_another(node: Node) -> None:
     ann, bob = [await person(node, name, "reviewer") for name in ("ann", "bob")]
     await channel(node, "email")
     await route(node, "email")
@@ -62,10 +62,12 @@ async def test_a_deputy_who_is_also_an_expert_does_not_replace_another_expert(no
     breakpoint_id = await create(node, {"expert": ["ann", "bob"], "strategy": "collect-all"})
     await settle(node)
     await respond(node, breakpoint_id, bob)
-    assert "person:ann" in [each[1] for each in await told(node, breakpoint_id)], "nobody is asked who could answer"
+    assert "person:ann" in [each[1] for each in await told(node, breakpoint_id)], (
+        "only bob is asked, who cannot answer for ann"
+    )
 
 
-async def test_a_closing_note_says_whether_its_recipient_may_be_notified(node: Node, clock: ManualClock) -> None:
+async def test_an_ending_says_whether_its_recipient_may_still_be_told(node: Node, clock: ManualClock) -> None:
     await person(node, "ann", "reviewer")
     bob = await person(node, "bob", "reviewer")
     await channel(node, "slack", token="env:SLACK_TOKEN", signingSecret="env:SLACK_SIGNING")
@@ -88,7 +90,7 @@ async def test_a_closing_note_says_whether_its_recipient_may_be_notified(node: N
 
 
 @pytest.mark.parametrize(("unsent", "state"), [(True, "superseded"), (False, "sending")])
-async def test_the_end_is_sent_only_if_the_question_may_have_arrived(
+async def test_an_ending_is_told_only_where_the_question_may_have_arrived(
     node: Node, clock: ManualClock, *, unsent: bool, state: str
 ) -> None:
     ann = await person(node, "ann", "reviewer")
@@ -107,7 +109,7 @@ async def test_the_end_is_sent_only_if_the_question_may_have_arrived(
     assert closing.state == state
 
 
-async def test_a_deactivated_person_gets_no_digest(node: Node, clock: ManualClock) -> None:
+async def test_whoever_was_shut_out_gets_no_digest(node: Node, clock: ManualClock) -> None:
     await person(node, "ann", "reviewer")
     await channel(node, "email", **EMAIL, paceMessages=1, paceSeconds=30)
     await route(node, "email", to=["person:ann"])
@@ -132,7 +134,7 @@ async def test_jobs_do_not_pile_up_while_no_worker_runs(node: Node, clock: Manua
     for _ in range(10):
         clock.advance(2 * MINUTE)
         await node.assent.database.write(node.assent.deliveries.heal)
-    assert await node.assent.database.read(waiting) - before <= 1, "one more every minute, for each of 200"
+    assert await node.assent.database.read(waiting) - before <= 1, "each run of heal adds another job"
 
 
 def waiting(tx: Transaction) -> int:
@@ -141,7 +143,7 @@ def waiting(tx: Transaction) -> int:
     return int(tx.session.all(f"SELECT count(*) FROM {table} WHERE {test}", {})[0][0])
 
 
-async def test_a_delivered_question_does_not_fall_back_when_its_retry_fails(node: Node) -> None:
+async def test_what_a_program_has_had_is_not_asked_of_people_when_it_is_sent_again(node: Node) -> None:
     ann = await person(node, "ann", "reviewer")
     await channel(node, "email")
     await channel(node, "hook", "webhook")
@@ -155,7 +157,7 @@ async def test_a_delivered_question_does_not_fall_back_when_its_retry_fails(node
     assert [each[0] for each in await told(node, breakpoint_id)] == ["hook"]
 
 
-def test_only_the_latest_comment_before_polling_counts() -> None:
+def test_of_what_somebody_said_before_we_looked_only_the_last_counts() -> None:
     by = {"accountId": "u1"}
     issue: dict[str, Any] = {"key": "OPS-1", "fields": {"labels": ["breakpoint", "bp-1"], "summary": "x"}}
     comments: list[dict[str, Any]] = [
@@ -167,10 +169,8 @@ def test_only_the_latest_comment_before_polling_counts() -> None:
     assert [each.said["approved"] for each in heard if each is not None] == [False]
 
 
-async def test_an_audit_finds_nothing_wrong_with_deputies_escalations_digests_and_ends(
-    node: Node, clock: ManualClock
-) -> None:
-    """The check of the whole finds nothing wrong with deputies, escalations, digests and ends."""
+async def test_the_check_of_the_whole_finds_nothing_wrong(node: Node, clock: ManualClock) -> None:
+    """Cover deputies, escalations, digests and ends."""
     ann, bob, eve = [await person(node, name, "reviewer") for name in ("ann", "bob", "eve")]
     await channel(node, "email")
     await channel(node, "room", "email", **EMAIL, addresses=["ops@example.test"])
@@ -188,7 +188,7 @@ async def test_an_audit_finds_nothing_wrong_with_deputies_escalations_digests_an
 
 
 class Answering:
-    """A receiver that answers in its reply."""
+    """A receiver that answers inline."""
 
     async def send(self, note: Note) -> Posted:
         return Posted({"id": note.id}, 200, Incoming({}, b"approved", note.at))
@@ -200,7 +200,7 @@ class Board(Switchboard):
         return Answering()  # type: ignore[return-value]
 
 
-async def test_an_inline_answer_survives_a_crash(node: Node, clock: ManualClock) -> None:
+async def test_an_inline_answer_survives_a_power_cut(node: Node, clock: ManualClock) -> None:
     await person(node, "ann", "reviewer")
     await channel(node, "hook", "webhook")
     await route(node, "hook")
@@ -229,10 +229,10 @@ async def test_an_inline_answer_survives_a_crash(node: Node, clock: ManualClock)
     clock.advance(2 * MINUTE)
     courier.on_said = hear
     await courier.deliver(asked.line)
-    assert heard, "the receiver has answered, and nobody will ever hear it"
+    assert heard, "the inline answer was lost"
 
 
-async def test_a_failing_webhook_is_finally_given_up(node: Node, clock: ManualClock) -> None:
+async def test_what_a_program_does_not_take_is_given_up_some_day(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     await channel(node, "hook", "webhook")
     await route(node, "hook")
@@ -250,10 +250,10 @@ async def test_a_failing_webhook_is_finally_given_up(node: Node, clock: ManualCl
         failed = partial(service.record, claim=claim, sent=Sent(500, "500", 1), jitter=0)
         await node.assent.database.write(failed)
     states = {each.state for each in await deliveries(node, breakpoint_id)}
-    assert states <= {"dead", "superseded"}, "twenty days after the end it is still tried, for ever"
+    assert states <= {"dead", "superseded"}, "it is still retried twenty days after the end"
 
 
-async def test_a_webhook_receives_question_and_end_although_it_ended_before_delivery(node: Node) -> None:
+async def test_a_program_that_follows_everything_hears_what_ended_before_a_worker_came(node: Node) -> None:
     ann = await person(node, "ann", "reviewer")
     await channel(node, "hook", "webhook")
     await route(node, "hook")
@@ -261,4 +261,4 @@ async def test_a_webhook_receives_question_and_end_although_it_ended_before_deli
     await settle(node)
     await respond(node, breakpoint_id, ann)
     found = await told(node, breakpoint_id)
-    assert ("hook", "place", "close", "pending") in found, f"neither the question nor the end: {found}"
+    assert ("hook", "place", "close", "pending") in found, f"neither the question nor the end was sent: {found}"

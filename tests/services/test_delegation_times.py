@@ -1,4 +1,4 @@
-"""Who is told, when, and what gets lost on the way."""
+"""When each recipient is notified, and what must not get lost."""
 
 from dataclasses import replace
 from functools import partial
@@ -19,9 +19,9 @@ from tests.support.nodes import ManualClock, Node
 
 MINUTE, HOUR = 60, 3600
 MOST = 10
-"""Messages to one recipient in a minute by mail, unless the channel says otherwise."""
+"""Emails to one recipient per minute, unless the channel sets another limit."""
 NIGHT = {"from": "07:00", "to": "19:00", "timezone": "UTC"}
-"""The clock of these tests stands at 08:00 in UTC."""
+"""The clock of these tests starts at 08:00 UTC."""
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ async def bob(node: Node) -> Principal:
 
 
 async def attempt(node: Node, delivery: Delivery, **how: Any) -> None:
-    """Do what a worker does for one attempt, without the sending."""
+    """Record one attempt as a worker does, without sending anything."""
     service = node.assent.deliveries
     claim = await node.assent.database.write(lambda tx: service.claim(tx, delivery.line, worker="w"))
     assert claim is not None
@@ -59,7 +59,7 @@ async def test_messages_held_by_quiet_hours_do_not_delay_urgent_ones(
     await settle(node)
     urgent = await create(node, {"expert": "ann", "breakpointId": "loud.x"})
     [found] = await deliveries(node, urgent)
-    assert (found.next_at - clock.now()) // SECOND <= MINUTE, "it waits for the end of the quiet hours"
+    assert (found.next_at - clock.now()) // SECOND <= MINUTE, "the urgent message waits for the end of the quiet hours"
 
 
 async def test_an_escalation_in_quiet_hours_is_not_held(node: Node, clock: ManualClock, ann: Principal) -> None:
@@ -87,7 +87,7 @@ async def test_an_escalation_in_quiet_hours_does_not_wait_behind_the_question(
     escalated = (await deliveries(node, breakpoint_id))[-1]
     assert escalated.purpose == "escalate"
     claim = await node.assent.database.write(lambda tx: node.assent.deliveries.claim(tx, escalated.line, worker="w"))
-    assert claim is not None, "it stands behind a question that waits for the morning"
+    assert claim is not None, "the escalation waits behind a question held by quiet hours"
 
 
 async def test_a_digest_in_quiet_hours_leaves_out_messages_held_until_they_end(
@@ -109,7 +109,7 @@ async def test_a_digest_in_quiet_hours_leaves_out_messages_held_until_they_end(
         lambda tx: node.assent.deliveries.claim_digest(tx, held[0].channel, held[0].recipient)
     )
     assert claim is not None
-    assert len(claim.taken) == 2, "only what may be told at night"
+    assert len(claim.taken) == 2, "only messages that may be sent in quiet hours"
 
 
 async def test_breakpoints_announced_in_a_digest_get_reminders(node: Node, clock: ManualClock, ann: Principal) -> None:
@@ -178,7 +178,7 @@ async def test_quiet_hours_end_before_the_deadline(node: Node, clock: ManualCloc
     await wishes(node, ann.id, quiet=NIGHT)
     breakpoint_id = await create(node, {"expert": "ann"})
     [asked] = await deliveries(node, breakpoint_id)
-    assert asked.next_at - clock.now() < HOUR * SECOND, "it is rejected before anybody was asked"
+    assert asked.next_at - clock.now() < HOUR * SECOND, "the breakpoint is rejected before anyone was asked"
 
 
 async def test_an_escalation_falls_back_to_its_own_recipients(
@@ -283,7 +283,7 @@ async def test_a_delivery_without_a_fallback_survives_a_failed_digest(
     for _ in range(MOST + 1):
         await create(node, {"expert": "ann", "breakpointId": "rich.x"})
     await settle(node)
-    clock.advance(1)  # what is told together is ordered by its ids, and the first speaks for all
+    clock.advance(1)  # The first id of a digest represents all of its deliveries.
     poor = await create(node, {"expert": "ann"})
     await settle(node)
     service = node.assent.deliveries
@@ -295,7 +295,7 @@ async def test_a_delivery_without_a_fallback_survives_a_failed_digest(
             await node.assent.database.write(failed)
     [left] = await deliveries(node, poor)
     assert (await stored(node, poor)).status is Status.WAITING
-    assert left.state == "pending", "it is given up for ever, though it has no other way"
+    assert left.state == "pending", "the delivery was given up although it has no fallback"
 
 
 async def test_unreadable_preferences_do_not_prevent_notifications(
@@ -308,7 +308,7 @@ async def test_unreadable_preferences_do_not_prevent_notifications(
     await wishes(node, bob.id, quiet=NIGHT)
 
     def forget_the_zone(tx: Transaction) -> None:
-        """The machine lost the zone, or a newer version wrote more than this one knows."""
+        """Store a time zone that this machine does not know, as after an update of the time zone data."""
         row = {"content": '{"quiet": {"from": "07:00", "to": "19:00", "timezone": "Europe/Kyiw"}}', "id": bob.id}
         tx.session.write("UPDATE assent_preferences SET content = :content WHERE person_id = :id", [row])
 
@@ -317,7 +317,7 @@ async def test_unreadable_preferences_do_not_prevent_notifications(
     for _ in range(3):
         await settle(node)
         clock.advance(2 * MINUTE)
-    assert (await kinds(node, breakpoint_id)).count("delegated") == 1, "half of it is done again every minute"
+    assert (await kinds(node, breakpoint_id)).count("delegated") == 1, "the delegation is repeated every minute"
     assert sorted(each[1] for each in await told(node, breakpoint_id)) == ["person:bob", "person:eve"]
 
 
@@ -408,7 +408,7 @@ async def test_an_overdue_question_whose_reply_was_lost_is_closed(node: Node, cl
     [asked] = await deliveries(node, breakpoint_id)
     await attempt(node, asked, trace=None, error="The connection broke off.")
     clock.advance(2 * HOUR)
-    # A worker looks before the timekeeper has ended it.
+    # A worker claims the delivery before the scheduler has ended the breakpoint.
     await node.assent.database.write(lambda tx: node.assent.deliveries.claim(tx, asked.line, worker="w"))
     await node.assent.database.write(node.assent.breakpoints.time_out_due)
     purposes = [(purpose, state) for _, _, purpose, state in await told(node, breakpoint_id)]

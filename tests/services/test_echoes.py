@@ -1,4 +1,4 @@
-"""A trigger that its own runs feed is suspended, without anything being declared; others are left alone."""
+"""A trigger that is fed by its own runs is suspended without configuration; other triggers are not."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -20,7 +20,7 @@ from tests.support.until import until
 
 
 async def one_round(node: Node, clock: ManualClock, at: StoredSource, *, lag: float = 1.0, **about: Any) -> None:
-    """An event comes, its run does its work and ends, and the next event is so much later."""
+    """Receive an event, finish its run, and let this much time pass before the next event."""
     await come(node, at, arrived(**about))
     await settle(node)
     clock.advance(0.5)
@@ -50,7 +50,7 @@ async def test_a_loop_is_stopped_for_every_kind_of_source(
 
     found = await stood(node)
     assert found.count(("started", None)) == 20
-    assert found.count(("held", "suspended")) == 17, "nothing is lost"
+    assert found.count(("held", "suspended")) == 17, "an event was lost"
     now = await stored(node)
     assert now.state is TriggerState.SUSPENDED
     assert now.because is not None

@@ -1,4 +1,4 @@
-"""Each promise broken by hand: exactly that one is reported."""
+"""Each invariant is violated by hand, and exactly that one must be reported."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from tests.support.tampering import Event, Raw, forge, raw, resting, unlocked
 
 
 class Place:
-    """Lived data, with somebody at the rows."""
+    """Stored breakpoints with direct access to the rows."""
 
     def __init__(self, opened: Raw, lives: Lives, clock: ManualClock) -> None:
         self.raw = opened
@@ -194,7 +194,7 @@ EDITS_OF_PEOPLE: dict[Callable[[Place], None], list[str]] = {
     answer_before_having_an_account: ["person:eve"],
     answer_as_nobody: ["person:eve", "person:mallory", "roles:eve", "roles:mallory"],
 }
-"""What else each of them changes without an event in the log of administrative acts."""
+"""Other data that these edits change without an event in the admin log."""
 
 
 @pytest.mark.parametrize(("promise", "breakage"), BREAKAGES, ids=lambda value: getattr(value, "__name__", value))
@@ -205,7 +205,7 @@ def test_a_violated_invariant_is_reported_as_that_one_and_no_other(
         breakage(Place(opened, lived, clock))
     checks = checked(settings, clock)
     unlogged = EDITS_OF_PEOPLE.get(breakage, [])
-    # SQLite's own check of its references sees some of it too.
+    # SQLite's check of foreign keys also finds some of these edits.
     broken = {name for name, each in checks.items() if not each.holds} - {"file"}
     assert broken == ({promise, "I13"} if unlogged else {promise})
     assert sorted(each.what.partition(" ")[0] for each in checks["I13"].findings) == unlogged

@@ -1,4 +1,4 @@
-"""Events that come together are stored together, and none of them spoils it for the others."""
+"""Concurrent events are stored in one batch, and a failing event does not affect the others."""
 
 import asyncio
 from functools import partial

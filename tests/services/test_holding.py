@@ -1,4 +1,4 @@
-"""The undo window: an answer is kept, can be taken back, and is given once, by whoever may still give it."""
+"""The undo window: an answer is held, can be undone, and is given once if its author still may."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ from tests.support.until import until
 
 @pytest.fixture
 async def node(settings: Settings, clock: ManualClock) -> AsyncIterator[Node]:
-    """A node whose own timekeeper finds nothing to give: the tests say when."""
+    """A node on which nothing becomes due until the test advances the clock."""
     async with running_node(settings.model_copy(update={"undo_seconds": 6}), clock=clock) as running:
         yield running
 
@@ -45,7 +45,7 @@ async def take_back(node: Node, breakpoint_id: str, by: Principal) -> Answer | N
 
 
 async def give_due(node: Node) -> None:
-    """Give everything that is due, with whatever the node's own timekeeper gives meanwhile."""
+    """Give everything that is due, along with the node's own scheduler."""
 
     async def left() -> int:
         await node.assent.database.write(node.assent.holding.commit_due)
@@ -322,7 +322,7 @@ async def test_an_unreadable_held_answer_does_not_block_the_others(node: Node, c
     clock.advance(6)
 
     async def given() -> list[str]:
-        # The node's own timekeeper meets the broken one every second, and goes on.
+        # The node's own scheduler fails on the broken answer every second, and continues with the others.
         return [(await stored(node, each)).status for each in others]
 
     await until(given, lambda found: set(found) == {"released"})

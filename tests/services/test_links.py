@@ -1,4 +1,4 @@
-"""A link that a channel gave: looked at freely, followed once, by somebody who is signed in."""
+"""Account links from channels: viewing has no effect, and a signed-in person can accept each link once."""
 
 from functools import partial
 

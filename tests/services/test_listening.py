@@ -1,4 +1,4 @@
-"""Channels that listen by themselves: begun, changed, brought back after a failure, and hung up cleanly."""
+"""Listening channels: started, restarted after changes and failures, and stopped cleanly."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ from tests.support.nodes import ManualClock, Node
 
 @dataclass
 class Radio(Parrot):
-    """A channel that listens until it is told to fail or to leave, and tells when it does what."""
+    """A channel that listens until the test makes it fail or stop, and logs what it does."""
 
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     log: asyncio.Queue[str] = field(default_factory=asyncio.Queue[str])
@@ -50,7 +50,7 @@ class Radio(Parrot):
 
 
 class Shop(Switchboard):
-    """Makes a radio of every channel, a new one when its settings change; one of type `mute` cannot listen."""
+    """Creates a radio for each channel, and a new one when its settings change; type `mute` cannot listen."""
 
     def __init__(self) -> None:
         super().__init__(Tools(Outbound(), str, lambda: 0, bytes, ""))
@@ -70,7 +70,7 @@ class Shop(Switchboard):
 
 
 class Pauses:
-    """Time that passes when it is told to."""
+    """A pause that ends when the test says so."""
 
     def __init__(self) -> None:
         self.asked: asyncio.Queue[float] = asyncio.Queue()

@@ -1,4 +1,4 @@
-"""Figures say what a plain walk over every breakpoint says, and what they leave out they say."""
+"""Metrics match a simple scan of all breakpoints, and report when they use a sample."""
 
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from tests.support.nodes import ManualClock, Node
 VIEWER = Principal(kind=Kind.PERSON, id="per_v", name="vera", project="default", roles=frozenset({Role.VIEWER}))
 SECOND = 1_000_000
 START = 1_800_000_000 // 86_400 * 86_400
-"""Midnight, so that a step begins where the test does."""
+"""Midnight, so that a step begins when the test does."""
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ async def insights(node: Node, period: str = "24h") -> Insights:
 
 
 async def one_of_each(node: Node, clock: ManualClock) -> dict[str, Any]:
-    """An hour for each way to end; returns who decided."""
+    """Let breakpoints end in every way, over three hours; return the reviewers."""
     ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "reviewer")
     await node.assent.database.write(adding(node, "routine.*"))
     for who, seconds, approved in ((ann, 10, True), (ann, 30, True), (bob, 600, False)):
@@ -98,7 +98,7 @@ async def test_a_busy_step_is_sampled_evenly_and_reported_as_sampled(node: Node,
     assert (found.raised, found.looked_at) == (32, 16)
     minutes = sorted(int(each.name.removeprefix("minute-")) for each in found.gates)
     assert minutes[0] < 4
-    assert minutes[-1] == 31, "from all of the hour, not only from its end"
+    assert minutes[-1] == 31, "the sample must cover the whole hour"
 
 
 async def test_other_projects_and_older_times_do_not_count(node: Node, clock: ManualClock) -> None:

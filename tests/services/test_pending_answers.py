@@ -1,4 +1,4 @@
-"""Several reviewers in one undo window: everybody sees it, a rejection wins, and no answer or reason is lost."""
+"""Several reviewers in one undo window: everyone sees it, a rejection wins, and no answer or reason is lost."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -115,7 +115,9 @@ async def test_a_rejection_during_a_pending_approval_takes_effect_at_once(
     assert await rows(node, "SELECT 1 FROM assent_held_answers") == []
 
 
-async def test_a_notice_can_be_dismissed_only_by_its_recipient(node: Node, ann: Principal, bea: Principal) -> None:
+async def test_a_dismissed_notice_is_gone_and_only_its_person_dismisses_it(
+    node: Node, ann: Principal, bea: Principal
+) -> None:
     breakpoint_id = await create(node)
     await hold(node, breakpoint_id, ann)
     await hold(node, breakpoint_id, bea, approved=False, comment=REASON)
@@ -186,7 +188,7 @@ async def test_no_approval_overtakes_a_pending_rejection(
     assert await comments(node, breakpoint_id) == [("person:ann", REASON)]
 
 
-async def test_an_approval_is_possible_again_after_the_rejection_was_undone(
+async def test_an_approval_is_possible_again_when_the_rejection_is_undone(
     node: Node, ann: Principal, bea: Principal
 ) -> None:
     breakpoint_id = await create(node)
@@ -263,7 +265,7 @@ Ending = Callable[[Node, str, ManualClock, Principal], Awaitable[None]]
         (overridden, "root rejected the breakpoint."),
     ],
 )
-async def test_any_ending_notifies_the_losing_reviewer_and_keeps_the_reason(
+async def test_whatever_ends_it_the_losing_reviewer_is_told_and_the_reason_is_kept(
     node: Node, clock: ManualClock, ann: Principal, bea: Principal, ending: Ending, why: str
 ) -> None:
     breakpoint_id = await create(node, ttlSeconds=30)
@@ -278,7 +280,7 @@ async def test_any_ending_notifies_the_losing_reviewer_and_keeps_the_reason(
 
 
 @pytest.mark.parametrize("happens", [lost_role, closed])
-async def test_an_answer_whose_author_lost_access_keeps_its_reason(
+async def test_an_answer_whose_author_lost_the_right_keeps_its_reason(
     node: Node, clock: ManualClock, ann: Principal, happens: Any
 ) -> None:
     breakpoint_id = await create(node)
@@ -291,7 +293,7 @@ async def test_an_answer_whose_author_lost_access_keeps_its_reason(
     assert [(each.approved, each.comment) for each in await unsent(node, ann)] == [(False, REASON)]
 
 
-async def test_an_answer_elsewhere_keeps_the_reason_typed_on_the_page(node: Node, ann: Principal) -> None:
+async def test_a_person_who_answers_elsewhere_keeps_the_reason_typed_on_the_page(node: Node, ann: Principal) -> None:
     breakpoint_id = await create(node)
     await hold(node, breakpoint_id, ann, comment=REASON)
     await respond(node, breakpoint_id, ann, approved=False, comment="No.")
@@ -301,7 +303,7 @@ async def test_an_answer_elsewhere_keeps_the_reason_typed_on_the_page(node: Node
     assert told.why == "ann submitted another answer (api)."
 
 
-async def test_an_answer_left_by_an_older_version_still_creates_a_notice(
+async def test_an_answer_left_behind_by_an_ending_of_an_older_version_is_still_told(
     node: Node, clock: ManualClock, ann: Principal, bea: Principal
 ) -> None:
     breakpoint_id, other = await create(node), await create(node)
@@ -340,7 +342,7 @@ async def test_pending_votes_are_recorded_when_the_others_decide(
     assert await unsent(node, ann) == []
 
 
-async def test_a_pending_changed_vote_counts_before_an_approval(
+async def test_a_changed_vote_that_is_pending_counts_before_anything_is_approved(
     node: Node, ann: Principal, bea: Principal, cy: Principal
 ) -> None:
     breakpoint_id = await create(node, VOTE | {"strategy": "collect-all"})
@@ -354,7 +356,7 @@ async def test_a_pending_changed_vote_counts_before_an_approval(
     assert ended.result["respondedBy"] == "ann"
 
 
-async def test_a_pending_change_to_approval_does_not_revert_a_rejection(
+async def test_a_pending_change_to_yes_does_not_turn_a_rejection_around(
     node: Node, ann: Principal, bea: Principal, cy: Principal
 ) -> None:
     breakpoint_id = await create(node, VOTE | {"strategy": "collect-all"})
@@ -368,7 +370,7 @@ async def test_a_pending_change_to_approval_does_not_revert_a_rejection(
     assert ("person:ann", "Fine after all.") in await comments(node, breakpoint_id)
 
 
-async def test_a_second_approver_who_lost_access_is_notified_and_not_counted(
+async def test_a_co_approver_who_lost_the_right_is_told_and_not_counted(
     node: Node, clock: ManualClock, ann: Principal, bea: Principal
 ) -> None:
     breakpoint_id = await create(node)
@@ -394,7 +396,7 @@ async def test_an_admin_who_overrides_records_the_agreeing_answers(node: Node, a
 
 
 async def test_a_race_of_approvals_and_rejections_loses_no_reason(settings: Settings) -> None:
-    """Nine reviewers answer each breakpoint at the same moment, on two nodes where the database allows it."""
+    """Six reviewers answer each breakpoint at the same time."""
     patient = settings.model_copy(update={"undo_seconds": 1})
     async with running_node(patient) as one:
         people = [await person(one, f"p{n}", "reviewer") for n in range(6)]
@@ -421,8 +423,8 @@ async def test_a_race_of_approvals_and_rejections_loses_no_reason(settings: Sett
         assert await rows(one, "SELECT 1 FROM assent_held_answers") == []
 
 
-async def test_a_simultaneous_undo_and_rejection_have_one_outcome(settings: Settings) -> None:
-    """The author undoes a batch, which takes no lock on the breakpoint, while another reviewer rejects."""
+async def test_undo_and_rejection_at_the_same_moment_leave_one_outcome(settings: Settings) -> None:
+    """The author undoes a batch, which does not lock the breakpoint, while another reviewer rejects."""
     async with running_node(settings.model_copy(update={"undo_seconds": 60})) as one:
         ann, bea = await person(one, "ann", "reviewer"), await person(one, "bea", "reviewer")
         ids = [await create(one) for _ in range(12)]
@@ -437,7 +439,7 @@ async def test_a_simultaneous_undo_and_rejection_have_one_outcome(settings: Sett
         undone = [] if isinstance(results[0], BaseException) else results[0].breakpoint_ids  # type: ignore[union-attr]
         told = {each.breakpoint_id for each in await unsent(one, ann)}
         assert told.isdisjoint(undone)
-        # A rejection that found nothing pending waits in its own window; all the others took effect.
+        # A rejection that found nothing pending is held in its own window; all others took effect.
         assert told | set(undone) == set(ids)
 
 
@@ -456,7 +458,7 @@ async def test_answers_in_a_window_pass_every_check_of_the_audit(
     assert (await node.assent.audit.verify()).findings == []
 
 
-async def test_a_notice_in_another_project_hides_what_its_recipient_may_not_read(
+async def test_the_author_of_a_lapsed_answer_is_told_in_another_project_without_what_they_may_not_read(
     node: Node, ann: Principal, bea: Principal
 ) -> None:
     breakpoint_id = await create(node, title="Deploy the shop")

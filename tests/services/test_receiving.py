@@ -1,4 +1,4 @@
-"""How deep an event is: a run's own doing is known as that, and nothing else is."""
+"""The depth of events: only what a run caused is attributed to it."""
 
 from functools import partial
 
@@ -22,7 +22,7 @@ def secrets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def deep(node: Node, depth: int) -> str:
-    """Return a run with so many runs between it and the outside world."""
+    """Return a run with this many runs between it and the outside world."""
     ci = await node.assent.database.read(lambda tx: tx.sources.by_name("default", "ci"))
     assert ci is not None
     mark = None
@@ -43,8 +43,8 @@ def commented(*marks: str) -> Arrived:
     return found
 
 
-async def test_an_event_with_several_marks_is_attributed_to_the_deepest_run(node: Node) -> None:
-    """Else runs that quote each other never get deeper than the first mark, and never stop."""
+async def test_an_event_with_several_marks_is_the_doing_of_the_deepest_run(node: Node) -> None:
+    """Otherwise runs that quote each other would never exceed the depth of the first mark, and never stop."""
     await process(node)
     ci = await source(node)
     await trigger(node)
@@ -56,7 +56,7 @@ async def test_an_event_with_several_marks_is_attributed_to_the_deepest_run(node
     assert ((await event(node, unknown)).depth, (await event(node, unknown)).causation_id) == (0, None)
 
 
-async def test_a_loop_through_another_project_counts_and_reveals_nothing_of_it(node: Node) -> None:
+async def test_a_loop_through_another_project_is_a_loop_and_shows_nothing_of_it(node: Node) -> None:
     await node.call("POST", "/api/projects", await node.token("admin"), json={"id": "team", "name": "Team"})
     await process(node)
     await source(node)
@@ -72,8 +72,10 @@ def wrote(tx: Transaction, *, run_id: str, path: str) -> None:
     tx.runs.writes(run_id, [path], now=tx.now())
 
 
-async def test_edits_by_people_after_a_run_has_ended_are_not_attributed_to_it(node: Node, clock: ManualClock) -> None:
-    """Else each edit of a file lies one run deeper than the one before, and after the fourth all are lost as loops."""
+async def test_what_people_write_after_a_run_has_ended_is_not_its_doing(node: Node, clock: ManualClock) -> None:
+    """Otherwise each edit of a file would be one run deeper than the last, and after the fourth all would be dropped as
+    loops.
+    """
     await process(node)
     docs = await source(node, "docs")
     await trigger(node)
@@ -91,7 +93,7 @@ async def test_edits_by_people_after_a_run_has_ended_are_not_attributed_to_it(no
     assert await stood(node) == [("started", None)] * 6
 
 
-async def test_declared_writes_are_attributed_to_a_run_until_shortly_after_its_end(
+async def test_what_a_run_says_it_writes_is_its_doing_while_it_runs_and_for_a_while_after(
     node: Node, clock: ManualClock
 ) -> None:
     await process(node)
@@ -111,7 +113,7 @@ async def test_declared_writes_are_attributed_to_a_run_until_shortly_after_its_e
 
 
 async def test_the_id_of_a_trigger_never_leads_to_another_one(node: Node) -> None:
-    """Whatever a trigger could once be called."""
+    """This also holds for names that earlier versions allowed."""
     await process(node)
     await trigger(node)
     first = await node.assent.database.read(lambda tx: node.assent.triggers.known(tx, "fixer", by=RITA))

@@ -1,4 +1,4 @@
-"""assent.yaml is read again while a node runs: taken over whole, or not at all."""
+"""assent.yaml is reloaded while a node runs: applied completely or not at all."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -41,7 +41,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 async def node(settings: Settings, path: Path) -> AsyncIterator[Node]:
-    """A node that was started with the file; nobody watches for it."""
+    """A node that was started with the file; no worker watches it."""
     del path
     processes(settings)
     async with running_node(settings.model_copy(update=_parts())) as running:
@@ -50,7 +50,7 @@ async def node(settings: Settings, path: Path) -> AsyncIterator[Node]:
 
 
 def _parts() -> dict[str, object]:
-    """The fixture's settings were made before there was a file."""
+    """Return the file's sections, because the settings fixture was created before the file."""
     read = Settings()
     return {name: getattr(read, name) for name in ("channels", "routes", "sources", "triggers")}
 
@@ -177,14 +177,14 @@ async def test_two_nodes_that_reload_at_once_agree(postgres_settings: Settings, 
 
 
 def replaced(path: Path, text: str) -> None:
-    """As editors do it."""
+    """Replace the file, as editors do."""
     other = path.with_name("other.yaml")
     other.write_text(text)
     other.replace(path)
 
 
 def linked(path: Path, text: str) -> None:
-    """As Kubernetes does it with a ConfigMap: what the link leads to is another folder from now on."""
+    """Switch a symbolic link to another folder, as Kubernetes does for a ConfigMap."""
     folder = path.with_name("new")
     folder.mkdir()
     (folder / path.name).write_text(text)

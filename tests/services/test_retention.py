@@ -1,4 +1,4 @@
-"""Keeping no longer than wanted, never what is held, and leaving what proves it."""
+"""Retention: content is deleted when due, never while on hold, and its hashes are kept."""
 
 import asyncio
 from functools import partial
@@ -51,7 +51,7 @@ async def is_purged(node: Node, breakpoint_id: str) -> bool:
 
 
 async def everything(node: Node) -> str:
-    """Return every text and byte that is stored about breakpoints."""
+    """Return all text and bytes stored about breakpoints."""
     found: list[Any] = []
     for table in ("breakpoints", "events", "responses", "comments", "breakpoint_files", "files", "labels"):
         found += await rows(node, f"SELECT * FROM assent_{table}")
@@ -104,7 +104,7 @@ async def test_nothing_is_purged_before_its_time(
     await keep_for(node, days)
     clock.advance(age * DAY)
     await purge(node)
-    # The node's own timekeeper may have been first.
+    # The node's own scheduler may have been first.
     assert len(await rows(node, "SELECT 1 FROM assent_breakpoints WHERE purged_at IS NOT NULL")) == expected
 
 
@@ -352,7 +352,7 @@ async def test_purging_wakes_no_waiters_and_is_not_a_decision(node: Node, clock:
 async def test_a_hold_and_a_purge_at_the_same_moment_are_ordered(
     postgres_settings: Settings, clock: ManualClock
 ) -> None:
-    """Whoever was told that the hold stands finds everything; whoever came too late was told so."""
+    """A hold on a breakpoint covers all of its content, or is refused because the content was purged."""
     async with running_node(postgres_settings, clock=clock) as one, running_node(postgres_settings, clock=clock) as two:
         ann = await person(one, "ann", "reviewer")
         await keep_for(one, 1)
@@ -364,7 +364,7 @@ async def test_a_hold_and_a_purge_at_the_same_moment_are_ordered(
             placed, _ = await asyncio.gather(placing, purge(two), return_exceptions=True)
             purged = await is_purged(one, breakpoint_id)
             if isinstance(placed, Hold):
-                # A hold of the project may come after the purge, and then covers what is left.
+                # A hold on the project may come after the purge, and then covers the remaining data.
                 after = await rows(one, "SELECT purged_at FROM assent_breakpoints WHERE id = :id", id=breakpoint_id)
                 assert not purged or placed.breakpoint_id is None
                 assert not purged or after[0][0] <= placed.placed_at
@@ -396,7 +396,7 @@ async def test_a_file_named_while_its_last_user_is_purged_exists(
                 purge(two),
                 return_exceptions=True,
             )
-            # A digest whose bytes are gone is refused; inline bytes are always there afterwards.
+            # A digest whose content is gone is refused; inline content always exists afterwards.
             assert not isinstance(made[0], BaseException)
             assert not isinstance(made[1], BaseException) or isinstance(made[1], AssentError)
         missing = """

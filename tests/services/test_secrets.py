@@ -1,4 +1,4 @@
-"""Callback secrets: made once, valid for a day after a rotation, readable only where they belong."""
+"""Callback secrets: created once, valid for a day after a rotation, and readable only by those entitled."""
 
 import asyncio
 import base64
@@ -120,7 +120,7 @@ async def test_a_row_swapped_for_another_is_not_used(node: Node, other: str, ver
     params = {"other": other, "version": version, "project": "default"}
     await node.assent.database.write(lambda tx: tx.session.write(SWAP, [params]))
 
-    assert [each.version for each in await valid(node)] == [2], "the old one does not open and is left out"
+    assert [each.version for each in await valid(node)] == [2], "the swapped secret cannot be decrypted and is left out"
     row = await node.assent.database.read(lambda tx: tx.secrets.newest("default", "callback", limit=2)[1])
     with pytest.raises(Unavailable, match="changed or moved"):
         node.assent.secrets._opened(row)
@@ -133,7 +133,7 @@ async def test_a_current_secret_that_was_changed_is_not_used(node: Node) -> None
 
     with pytest.raises(Unavailable, match="changed or moved"):
         await valid(node)
-    assert [each.version for each in await rotate(node)] == [2], "rotating is the way out"
+    assert [each.version for each in await rotate(node)] == [2], "a rotation must replace the broken secret"
 
 
 async def test_postgresql_without_keys_stores_no_secret_but_works_otherwise(postgres_settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""Sources, set up by people: checked by their kind, timed, and never with a secret that is not theirs."""
+"""Sources created by people: validated by kind, scheduled, and only with secrets that the person may use."""
 
 from collections.abc import Callable
 from functools import partial
@@ -35,7 +35,7 @@ def _secret(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def sqlite_sources(tmp_path: Path) -> SourceService:
-    """For what needs no data."""
+    """A service for checks that need no database."""
     return SourceService(SourceTools(resolve, lambda: 0, tmp_path), Reach(tmp_path))
 
 
@@ -250,7 +250,7 @@ async def test_a_source_name_cannot_look_like_an_id(node: Node, name: str) -> No
 
 
 async def test_the_id_of_a_source_never_leads_to_another_one(node: Node) -> None:
-    """Whatever a source could once be called."""
+    """This also holds for names that earlier versions allowed."""
     create, known = node.assent.sources.create, node.assent.sources.known
     first = await node.assent.database.write(lambda tx: create(tx, "first", "schedule", SCHEDULE, by=ADMIN))
     other = StoredSource(id="src_other", project="default", name=first.id, kind="schedule", settings=SCHEDULE)

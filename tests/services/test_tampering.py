@@ -1,4 +1,4 @@
-"""Seven kinds of tampering, each found by us and by a verifier that shares no code with us, on both databases."""
+"""Seven kinds of tampering, each found by us and by an independent verifier that shares no code, on both databases."""
 
 import asyncio
 import base64
@@ -28,7 +28,7 @@ def others_key() -> tuple[bytes, bytes]:
 
 
 def rewrite_log(opened: Raw) -> None:
-    """Put the events as they are now into the log, with every hash above them; only the signatures are beyond reach."""
+    """Rewrite the log with the current events and their hashes; only the signatures cannot be forged."""
     opened.run(
         """UPDATE assent_leaves SET hash = coalesce(
             (SELECT e.hash FROM assent_events e WHERE e.breakpoint_id = subject_id AND e.seq = assent_leaves.seq),
@@ -38,7 +38,7 @@ def rewrite_log(opened: Raw) -> None:
 
 
 def sign_again(opened: Raw, seed: bytes) -> None:
-    """Sign every checkpoint anew over the log as it is, with a key of one's own in place of ours."""
+    """Sign every checkpoint again for the current log, and replace our key with another one."""
     leaves = [row[0] for row in opened.all("SELECT hash FROM assent_leaves ORDER BY position")]
     rows = opened.all("SELECT number, size, note FROM assent_checkpoints ORDER BY number")
     public = public_key(seed)
@@ -55,7 +55,7 @@ def sign_again(opened: Raw, seed: bytes) -> None:
 
 
 def roll_back(opened: Raw) -> None:
-    """Take the last checkpoint away with all that it took in, as an older backup would."""
+    """Remove the last checkpoint and everything it covers, as restoring an older backup would."""
     ((number, size),) = opened.all("SELECT number, size FROM assent_checkpoints ORDER BY number DESC LIMIT 1 OFFSET 1")
     gone = opened.all("SELECT subject_id, seq FROM assent_leaves WHERE position >= :size", size=size)
     opened.run("DELETE FROM assent_leaves WHERE position >= :size", size=size)
@@ -91,7 +91,7 @@ def raised_by_another(events: list[Event]) -> None:
 
 
 def rewrite_a_chain(opened: Raw, ids: dict[str, str]) -> None:
-    """Let it have been raised by somebody else, with every hash that follows from that."""
+    """Forge the creator of a breakpoint, with every hash that depends on it."""
     forge(opened, ids["cancelled"], raised_by_another)
     write(opened, "assent_breakpoints", {"id": ids["cancelled"]}, {"created_by": "agent:other"})
 

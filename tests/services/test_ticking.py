@@ -1,4 +1,4 @@
-"""Schedules over a real database: one tick for each instant, whoever looks and however often."""
+"""Schedules on a real database: exactly one tick per instant, no matter how many nodes check and how often."""
 
 import asyncio
 from collections.abc import Iterable
@@ -36,7 +36,7 @@ async def look(node: Node) -> None:
 
 
 async def events(node: Node) -> list[TriggerEvent]:
-    """Return what was told, in the order of its instants, with its body."""
+    """Return the ticks in the order of their instants, with their data."""
 
     def use_case(tx: Transaction) -> list[TriggerEvent]:
         listed = tx.trigger_events.page("default", {"type": "schedule.tick"}, before=None, limit=1_000)
@@ -192,7 +192,7 @@ async def test_a_tick_already_recorded_by_another_node_is_only_counted(node: Nod
     source = await schedule(node, "0 * * * *")
     at(clock, "2027-06-01T01:00:00Z")
     await look(node)
-    # As if a backup of an hour ago had been put back beside what is there.
+    # As if the sources had been restored from an hour-old backup.
     await node.assent.database.write(lambda tx: tx.sources.ticked(tx.sources.get(source.id), next_at=clock.at))
     await look(node)
     (event,) = await events(node)

@@ -1,4 +1,4 @@
-"""What time brings: batches of deadlines, and the loop that looks after them."""
+"""The scheduler: batches of expired deadlines, and the loop that processes them."""
 
 import asyncio
 import contextlib
@@ -34,11 +34,11 @@ TABLES = (
 
 
 class TakenBack(Exception):
-    """Ends a transaction after all was looked at, so that the next one starts from the same state."""
+    """Ends a transaction after its result was read, so that the next one starts from the same state."""
 
 
 async def tried(node: Node, sweep: Callable[[Transaction], object], *, at: int) -> list[Sequence[Any]]:
-    """Return what the tables and hints look like after a sweep at a moment, and take it back."""
+    """Return the tables and hints after a sweep at a given time, and roll it back."""
     seen: list[Sequence[Any]] = []
 
     def use_case(tx: Transaction) -> None:
@@ -114,7 +114,7 @@ async def test_nothing_ends_before_its_deadline(node: Node, clock: ManualClock) 
 
 
 async def held(url: str, breakpoint_id: str) -> "psycopg.AsyncConnection[Any]":
-    """Hold a row as a reviewer's transaction does, until the connection is closed."""
+    """Lock a row as a reviewer's transaction does, until the connection is closed."""
     connection = await psycopg.AsyncConnection.connect(url)
     await connection.execute("SELECT 1 FROM assent_breakpoints WHERE id = %s FOR UPDATE", [breakpoint_id])
     return connection
@@ -135,12 +135,12 @@ async def _passes_by(node: Node, clock: ManualClock) -> None:
         assert left == [(ids[0],)]
         listed = asyncio.create_task(node.call("GET", "/api/breakpoints?status=waiting", await node.token("reviewer")))
         await _blocked(url)
-    # The list waited for whoever held it, and then tells the truth.
+    # The list waited for the lock, and is correct afterwards.
     assert (await listed).json()["items"] == []
 
 
 async def _blocked(url: str) -> None:
-    """Return when somebody waits for a row."""
+    """Return when a session waits for a lock."""
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
         waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
         while (row := await (await connection.execute(waiting)).fetchone()) is not None and row[0] == 0:
@@ -149,7 +149,7 @@ async def _blocked(url: str) -> None:
 
 @contextlib.contextmanager
 def patient(job: str) -> Generator[None, None, None]:
-    """Expects one failure only."""
+    """Expect failures only of the job "broken"."""
     try:
         yield
     except RuntimeError:
@@ -207,5 +207,5 @@ async def test_neither_a_backlog_nor_a_failure_blocks_the_other_jobs(node: Node)
     async with asyncio.timeout(60):
         await enough.wait()
     task.cancel()
-    in_turn = [name for name, _ in groupby(done)]  # what fails beside others in one commit is tried again alone
+    in_turn = [name for name, _ in groupby(done)]  # A job that fails in a shared commit is retried alone.
     assert in_turn[:6] == ["endless", "broken", "short"] * 2

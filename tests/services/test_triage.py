@@ -1,4 +1,4 @@
-"""Claim, reassign, snooze: labels that nobody's right depends on."""
+"""Claiming, assigning and snoozing: labels that grant no permissions."""
 
 from functools import partial
 
@@ -155,7 +155,7 @@ async def test_a_snooze_affects_only_its_owner_and_ends_automatically(node: Node
     clock.advance(3600)
     assert await marks(node, breakpoint_id, ann) == Marks()
     await snooze(node, await create(node), clock.now() + HOUR, ann)
-    assert len(await rows(node, "SELECT 1 FROM assent_snoozes")) == 1, "what is over is forgotten"
+    assert len(await rows(node, "SELECT 1 FROM assent_snoozes")) == 1, "expired snoozes are deleted"
 
 
 async def test_a_snooze_cannot_exceed_the_deadline_or_a_year(node: Node, clock: ManualClock) -> None:

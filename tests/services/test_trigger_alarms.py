@@ -1,4 +1,4 @@
-"""Somebody is told: of a trigger that fires too often, and of a source that has fallen silent."""
+"""Alarms for triggers that fire too often and for sources that have become silent."""
 
 import pytest
 
@@ -20,7 +20,7 @@ async def ann(node: Node) -> Principal:
 
 
 async def look(node: Node) -> None:
-    """Look for silence; again where the node itself was doing something of the kind just then."""
+    """Check for silence; retry while the node itself is storing events."""
 
     def alone(tx: Transaction) -> bool:
         if not tx.trigger_events.alone():
@@ -32,7 +32,7 @@ async def look(node: Node) -> None:
 
 
 async def gone_wild(node: Node, clock: ManualClock) -> Breakpoint:
-    """Let a trigger fire more often than it may, and return the alarm."""
+    """Let a trigger fire more often than allowed, and return the alarm."""
     await process(node)
     ci = await source(node)
     await trigger(node, breaker={"limit": 3, "within": "1m"})
@@ -55,7 +55,7 @@ async def test_a_trigger_that_fires_too_often_is_suspended_and_raises_an_alarm(n
     assert await stood(node) == [("started", None)] * 3 + [("held", "suspended")] * 2
     assert (alarm.status, alarm.gate) == (Status.WAITING, BREAKER)
     assert alarm.payload["question"] == "Trigger fixer fired 4 times within 1m and was suspended. Resume it?"
-    assert len(await rows(node, "SELECT 1 FROM assent_breakpoints")) == 1, "told once"
+    assert len(await rows(node, "SELECT 1 FROM assent_breakpoints")) == 1, "there is more than one alarm"
 
 
 async def test_an_approval_resumes_the_trigger_with_its_queued_events(
@@ -138,7 +138,7 @@ async def test_silence_raises_one_alarm_that_ends_with_the_next_event(node: Node
     assert await rows(node, "SELECT 1 FROM assent_sources WHERE alarm_id IS NOT NULL") == []
     clock.advance(3_601)
     await look(node)
-    assert len(await rows(node, "SELECT 1 FROM assent_breakpoints")) == 2, "the next silence is told again"
+    assert len(await rows(node, "SELECT 1 FROM assent_breakpoints")) == 2, "the next silence must raise a new alarm"
 
 
 async def test_a_source_without_any_events_raises_an_alarm_too(node: Node, clock: ManualClock) -> None:

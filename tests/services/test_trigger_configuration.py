@@ -1,4 +1,4 @@
-"""The sources and triggers of assent.yaml: checked before a node starts, and standing once it has."""
+"""Sources and triggers in assent.yaml: validated before a node starts, and stored when it starts."""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ def configured(settings: Settings, *, sources: Any = None, triggers: Any = (TICK
 
 
 async def applied(node: Node, settings: Settings, **parts: Any) -> Standing:
-    """Do what the start of a node with these parts does, and return what stands then."""
+    """Apply these sections like a starting node, and return the stored sources and triggers."""
     setup = Assent(configured(settings, **parts)).reloading.setup
 
     def use_case(tx: Transaction) -> Standing:

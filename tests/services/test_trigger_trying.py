@@ -1,4 +1,4 @@
-"""Trying: what a trigger would make of an event, and a trigger made from an event; nothing of it is written."""
+"""Dry runs: what a trigger would do with an event, and a draft trigger for an event; nothing is written."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -77,7 +77,7 @@ async def test_stored_triggers_report_what_they_would_do_in_the_current_state(no
     }
     [one] = await tried(node, {"type": "ci.done", "sha": "2"}, only="once")
     assert one.would == "It would start fix."
-    assert [await rows(node, f"SELECT count(*) FROM {table}") for table in TABLES] == before, "nothing happens"
+    assert [await rows(node, f"SELECT count(*) FROM {table}") for table in TABLES] == before, "the dry run wrote data"
 
 
 async def test_an_event_can_be_given_as_an_envelope_or_as_its_view(node: Node) -> None:

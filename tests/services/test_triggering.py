@@ -1,4 +1,4 @@
-"""Events meet triggers: what matches starts a run once, and every event tells why it did or did not."""
+"""Trigger events: a match starts a run once, and every event records why each trigger did or did not match."""
 
 from dataclasses import replace
 
@@ -270,7 +270,7 @@ async def test_events_that_started_nothing_are_deleted_after_a_month(node: Node,
     clock.advance(30 * 86_400 + 1)
     await node.assent.database.write(node.assent.triggering.forget)
     found = await node.assent.database.read(lambda tx: tx.trigger_events.page("default", {}, before=None, limit=9))
-    assert len(found) == 1, "the one that started a run stays for as long as the run"
+    assert len(found) == 1, "an event is kept as long as the run that it started"
     assert await stood(node) == [("started", None)]
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong on the way: one bad event, a start that is taken back, two nodes at once."""
+"""Failures while handling trigger events: a bad event, a start that is rolled back, and two nodes at once."""
 
 import asyncio
 
@@ -38,7 +38,7 @@ async def policy(node: Node, text: str) -> None:
 async def test_an_event_that_fails_is_postponed_and_finally_marked_as_failed(node: Node, clock: ManualClock) -> None:
     await process(node)
     ci = await source(node)
-    # Received, but not yet looked at by anybody.
+    # Simulate an event that was received but not yet handled.
     clock.advance(-100)
     [bad] = await come(node, ci, arrived(key="same"))
     await settle(node)
@@ -57,7 +57,7 @@ async def test_an_event_that_fails_is_postponed_and_finally_marked_as_failed(nod
     await settle(node)
     assert (await event(node, bad)).state is EventState.FAILED
     assert [run.cause.event_id for run in await runs(node) if run.cause] == [good]
-    # Sent again, it is handled again.
+    # A repeated delivery is handled again.
     await node.assent.database.write(lambda tx: tx.session.write("UPDATE assent_trigger_events SET view = '{}'", [{}]))
     assert await come(node, ci, arrived(key="same")) == [bad]
     await settle(node)
@@ -82,7 +82,7 @@ async def test_a_failure_half_way_is_rolled_back_and_does_not_affect_other_event
     ci = await source(node)
     await trigger(node, "a-plain")
     await trigger(node, "b-held", on="ci.bad", hold=True)
-    # Whoever asks reads the policy: the first trigger has started its run by then.
+    # Asking for approval reads the policy, after the first trigger has started its run.
     await policy(node, "[]")
     came = await come(node, ci, arrived("ci.bad"), arrived("ci.good"), arrived("ci.bad"), arrived("ci.good"))
     await settle(node)
@@ -136,7 +136,7 @@ async def test_a_firing_discarded_while_it_is_processed_starts_nothing(node: Nod
     async def discard() -> str:
         try:
             await node.assent.database.write(lambda tx: node.assent.triggering.discard(tx, firing.id, by=RITA))
-        except Exception as error:  # noqa: BLE001  # whoever comes second is told so
+        except Exception as error:  # noqa: BLE001  # the loser of the race gets an error
             return type(error).__name__
         return "discarded"
 
@@ -155,7 +155,7 @@ async def test_two_nodes_start_each_run_once(postgres_settings: Settings) -> Non
         await trigger(one, "once", once="{{ event.sha }}")
 
         async def tell(node: Node, n: int) -> None:
-            # Each is sent twice, as providers do, once to each node.
+            # Each event is sent to both nodes, as a provider repeats deliveries.
             told = arrived(key=f"delivery-{n}", sha=f"sha-{n % 2}")
             await node.assent.database.write(lambda tx: receive(tx, ci, [told]))
 

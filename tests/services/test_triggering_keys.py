@@ -1,4 +1,4 @@
-"""Keys of triggers: no event is swallowed by another one that only looks like it, and none fires twice."""
+"""Once and debounce keys: similar events are not confused, and no key fires twice."""
 
 import pytest
 
@@ -22,7 +22,7 @@ from tests.support.nodes import ManualClock, Node
 
 
 async def die(node: Node, clock: ManualClock) -> None:
-    """Let time pass until what cannot be started is dead."""
+    """Let time pass until a firing that cannot start is dead."""
     for _ in range(6):
         clock.advance(3_600)
         await settle(node)
@@ -84,7 +84,7 @@ async def test_events_skipped_by_once_do_not_trip_the_breaker(node: Node, clock:
     clock.advance(1)
     await come(node, ci, arrived(sha="2"))
     await settle(node)
-    assert (await stored(node)).state.value == "enabled", "it has started one run"
+    assert (await stored(node)).state.value == "enabled", "the trigger started only one run"
     assert len(await runs(node)) == 2
 
 
@@ -106,7 +106,7 @@ async def test_debouncing_keeps_the_depth_of_the_deepest_event(node: Node, clock
     [run] = [each for each in await runs(node) if each.cause and each.cause.trigger == "slow"]
     assert run.cause is not None
     assert run.cause.event_id == newest
-    assert run.depth == 2, "it is also the doing of a run"
+    assert run.depth == 2, "a merged event was caused by a run"
 
 
 async def test_a_trace_says_when_once_is_ignored(node: Node) -> None:

@@ -1,4 +1,4 @@
-"""What firings wait for: quiet, a person, the trigger to be resumed, room; and how each goes on."""
+"""What firings wait for (debouncing, an approval, resuming, a free slot) and how each continues."""
 
 import pytest
 
@@ -37,7 +37,7 @@ async def switch(node: Node, state: TriggerState, name: str = "fixer") -> None:
     await node.assent.database.write(use_case)
 
 
-# ── quiet ──
+# Debouncing
 
 
 async def test_events_of_one_key_are_merged_until_there_is_quiet(node: Node, clock: ManualClock) -> None:
@@ -52,7 +52,7 @@ async def test_events_of_one_key_are_merged_until_there_is_quiet(node: Node, clo
     assert await stood(node) == [("skipped", "merged"), ("held", "debounce"), ("held", "debounce")]
     clock.advance(20)
     await settle(node)
-    assert await runs(node) == [], "20 seconds of quiet are not 30"
+    assert await runs(node) == [], "20 seconds of quiet are less than 30"
     clock.advance(10)
     await settle(node)
     found = {run.cause.event_id: run for run in await runs(node) if run.cause}
@@ -90,10 +90,10 @@ async def test_events_merged_beyond_a_thousand_are_only_counted(node: Node, cloc
     assert len(run.inputs["events"]) == MOST_GATHERED + 1
     [firing] = await firings(node, state="started")
     assert firing.beyond == 13 * 100 - 1 - MOST_GATHERED
-    assert (await stored(node)).state is TriggerState.ENABLED, "what is gathered is one firing for the breaker"
+    assert (await stored(node)).state is TriggerState.ENABLED, "merged events must count as one firing for the breaker"
 
 
-# ── a person ──
+# Approvals
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ async def test_discarding_a_held_firing_cancels_its_request(node: Node) -> None:
     assert (await breakpoint_of(node, str(firing.breakpoint_id))).status is Status.CANCELLED
 
 
-# ── suspended ──
+# Suspended triggers
 
 
 async def test_events_for_a_suspended_trigger_queue_and_continue_in_order(node: Node) -> None:
@@ -204,7 +204,7 @@ async def test_events_for_a_suspended_trigger_queue_and_continue_in_order(node: 
     await settle(node)
     assert await stood(node) == [("started", None)] * 5
     assert [run.cause.event_id for run in await runs(node) if run.cause] == came
-    assert (await stored(node)).state is TriggerState.ENABLED, "the backlog does not trip the breaker"
+    assert (await stored(node)).state is TriggerState.ENABLED, "the backlog must not trip the breaker"
 
 
 async def test_a_firing_approved_while_suspended_starts_when_resumed(node: Node, ann: Principal) -> None:
@@ -250,7 +250,7 @@ async def test_removing_a_trigger_discards_its_waiting_firings(node: Node) -> No
     assert await stood(node) == [("skipped", "discarded")]
 
 
-# ── room ──
+# Concurrency limits
 
 
 async def test_events_without_a_free_slot_queue_in_order(node: Node) -> None:

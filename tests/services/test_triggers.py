@@ -1,4 +1,4 @@
-"""Triggers, written by people: read, held against the process they start, suspended and resumed."""
+"""Triggers created by people: parsed, validated against their process, suspended and resumed."""
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -56,7 +56,7 @@ async def resumed(node: Node, trigger: str) -> StoredTrigger:
 
 
 async def filed(node: Node, **more: Any) -> StoredTrigger:
-    """One that stands in assent.yaml."""
+    """Store a trigger that comes from assent.yaml."""
     trigger = node.assent.triggers.check(TICK | more)
     stored = StoredTrigger(id="trg_filed", project="default", trigger=trigger, said=trigger.state, origin="file")
     await node.assent.database.write(lambda tx: tx.triggers.add(stored))

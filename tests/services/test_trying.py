@@ -1,4 +1,4 @@
-"""A pattern is held against real breakpoints, and each part says what it met."""
+"""Pattern previews: a pattern is tested against real breakpoints, and each part shows its result."""
 
 from functools import partial
 

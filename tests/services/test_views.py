@@ -1,4 +1,4 @@
-"""Saved views: everybody's own."""
+"""Saved views, which are personal."""
 
 from functools import partial
 

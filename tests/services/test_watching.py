@@ -1,4 +1,4 @@
-"""Sources of this machine over a real database: begun, changed, brought back after a failure, and told once."""
+"""Watched local sources on a real database: started, restarted after changes and failures, and reported once."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ from tests.support.until import until
 
 @dataclass
 class Owl:
-    """A source that watches until it is told to fail, and tells when it does what."""
+    """A source that watches until the test makes it fail, and logs what it does."""
 
     settings: Mapping[str, Any]
     log: asyncio.Queue[str] = field(default_factory=asyncio.Queue[str])
@@ -312,7 +312,7 @@ async def test_two_nodes_on_one_machine_report_a_change_once(settings: Settings,
 
 
 async def events_after(settings: Settings) -> list[TriggerEvent]:
-    """Look once more when all have stopped: nothing was told late."""
+    """Check after all nodes have stopped that nothing was stored late."""
     async with running_node(settings) as node:
         return await events(node)
 

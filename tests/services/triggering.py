@@ -1,4 +1,4 @@
-"""Short ways to set up sources, processes and triggers, to let events come, and to look at what became of them."""
+"""Helpers to set up sources, processes and triggers, to receive events, and to inspect the results."""
 
 import asyncio
 import itertools
@@ -25,7 +25,7 @@ _numbers = itertools.count(1)
 
 
 async def process(node: Node, name: str = "fix", source: str = PLAIN) -> None:
-    """Put a process into the node's folder, and have the node see it."""
+    """Write a process to the node's folder, and make the node scan it."""
     folder = node.assent.settings.process_folder
     await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
     await asyncio.to_thread((folder / f"{name}.py").write_text, textwrap.dedent(source))
@@ -52,11 +52,11 @@ async def source(node: Node, name: str = "ci", project: str = "default", **setti
 
 
 async def trigger(node: Node, name: str = "fixer", project: str = "default", **body: Any) -> StoredTrigger:
-    """Write a trigger that runs `fix` for every event, unless told otherwise."""
+    """Create a trigger that runs `fix` for every event, unless the arguments say otherwise."""
     made = checked({"id": name, "on": "*", "run": "fix"} | body)
 
     def use_case(tx: Transaction) -> StoredTrigger:
-        # A moment ago: what comes at the very instant of a change is not counted as after it.
+        # Backdate the trigger, because events at the moment of a change do not count as later.
         now = tx.now() - 1_000_000
         new = StoredTrigger(
             id=tx.new_id("trg"), project=project, trigger=made, said=made.state, created_at=now, updated_at=now
@@ -83,18 +83,18 @@ def arrived(kind: str = "ci.done", *, key: str | None = None, **more: Any) -> Ar
 
 
 async def come(node: Node, at: StoredSource, *several: Arrived) -> list[str]:
-    """Let events come in one after the other, and return their ids."""
+    """Receive events one after the other, and return their ids."""
     found: list[str] = []
     for each in several:
         [kept] = await node.assent.database.write(partial(receive, source=at, arrived=[each]))
         found.append(kept.id)
         if isinstance(node.assent.clock, ManualClock):
-            node.assent.clock.advance(0.001)  # ids tell milliseconds apart
+            node.assent.clock.advance(0.001)  # ids have millisecond resolution
     return found
 
 
 async def settle(node: Node, service: TriggeringService | None = None) -> None:
-    """Bring forward whatever is due, together with the node's own timekeeper, until there is nothing more."""
+    """Process everything that is due, along with the node's own scheduler, until nothing is left."""
     machine = service or node.assent.triggering
 
     def use_case(tx: Transaction) -> int:
@@ -110,18 +110,18 @@ async def settle(node: Node, service: TriggeringService | None = None) -> None:
 
 
 async def firings(node: Node, **filters: str) -> list[Firing]:
-    """Return firings, in the order in which their events came."""
+    """Return firings, ordered by their events."""
     found = await node.assent.database.read(lambda tx: tx.firings.page("default", filters, before=None, limit=3_000))
     return sorted(found, key=lambda each: each.event_id)
 
 
 async def stood(node: Node, **filters: str) -> list[tuple[str, str | None]]:
-    """Return the states of firings with their reasons, in the order in which their events came."""
+    """Return the states and reasons of firings, ordered by their events."""
     return [(each.state.value, each.because and each.because.value) for each in await firings(node, **filters)]
 
 
 async def runs(node: Node) -> list[Run]:
-    """Return whole runs, in the order in which their events came."""
+    """Return complete runs, ordered by their events."""
 
     def use_case(tx: Transaction) -> list[Run]:
         found = tx.runs.page("default", {}, before=None, limit=3_000)
@@ -140,7 +140,7 @@ async def stored(node: Node, name: str = "fixer") -> StoredTrigger:
 
 
 async def end(node: Node, run_id: str) -> None:
-    """End a run that no worker has taken up, by cancelling it."""
+    """End a run that no worker has started, by cancelling it."""
     admin = Principal(
         kind=Kind.PERSON,
         id="per_boss",

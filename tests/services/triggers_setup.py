@@ -1,4 +1,4 @@
-"""Short ways to have processes, people who write triggers, and an assent.yaml that sets up sources and triggers."""
+"""Helpers for tests of triggers: processes, people, and settings as in assent.yaml."""
 
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ TICK: dict[str, Any] = {"id": "audit", "on": "schedule.tick(source = 'nightly')"
 
 
 def processes(settings: Settings) -> Path:
-    """Put two processes where a node looks for them."""
+    """Write two processes to the folder in which a node looks for them."""
     folder = settings.process_folder
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "fix_ci.py").write_text(FIX_CI)

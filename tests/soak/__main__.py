@@ -1,4 +1,4 @@
-"""The long searches for faults: `python -m tests.soak --budget 30m --only model --report build/soak.md`."""
+"""Long searches for faults: `python -m tests.soak --budget 30m --only model --report build/soak.md`."""
 
 import argparse
 import asyncio
@@ -16,12 +16,12 @@ MOST_SHOWN = 20
 
 
 def bound(trials: int) -> str:
-    """The rule of three: no failure in N trials."""
+    """Return the upper bound from the rule of three: no failure in N trials."""
     return f"below {3 / trials:.1e}" if trials else "nothing was tried"
 
 
 def seconds(budget: str) -> float:
-    """Read 90s, 10m, 2h or 1h30m."""
+    """Parse a duration such as 90s, 10m, 2h or 1h30m."""
     parts = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", budget)
     if parts is None or not budget:
         msg = f"{budget!r} is not a time such as 90s, 10m or 1h30m"
@@ -38,7 +38,7 @@ async def searched(name: str, url: str, budget: float) -> Found:
 
 
 async def run(names: list[str], budget: float) -> list[str]:
-    """Search, one after the other, and return the rows of the report."""
+    """Run the searches one after the other, and return the rows of the report."""
     rows: list[str] = []
     with postgres(settings=NO_WAITING if names == ["model"] else "") as url:
         for name in names:

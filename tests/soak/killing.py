@@ -1,4 +1,4 @@
-"""Thousands of kills at once: of the server, of nodes, of PostgreSQL and of migrations; new data for each round."""
+"""Thousands of kills, in parallel, of the server, nodes, PostgreSQL and migrations, each round with new data."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ from tests.support.zygote import Zygote, zygote
 KILLS_PER_ROUND = 200
 MIGRATION_STEP = 12
 MIGRATION_PAUSE = 60.0
-"""Seconds between two rounds of migrations: there are fewer places to die in than in a server."""
+"""Seconds between two rounds of migrations, which have fewer places to be killed than a server."""
 MOST_SHOWN = 20
 
 
@@ -50,7 +50,7 @@ class Killing:
         return list(self.finished.values())
 
     def progress(self) -> None:
-        """One line for whoever watches."""
+        """Print one line of progress."""
         counts = {what: report.cycles for what, report in self.finished.items()}
         wrong = sum(len(each.wrong) for each in (*self.finished.values(), *self.going_on.values()))
         for what, report in self.going_on.items():
@@ -69,7 +69,7 @@ class Killing:
             self.say(f"seed {seed}: {self.finished[what].told()}")
 
     async def _round(self, what: str, forking: Zygote, seed: int) -> Report:
-        """Until its kills are done, or the budget is. Where anything was wrong, the data is kept."""
+        """Run until its kills or the time is used up; keep the data if anything was wrong."""
         with contextlib.ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="assent-soak-")))
             kill: deaths.Kill = deaths.one_server
@@ -80,7 +80,7 @@ class Killing:
             elif what == "nodes and workers":
                 kill, nodes, database = deaths.any_node, 2, stack.enter_context(new_database(self.url))
             settings = Settings(data_dir=folder, database_url=database)
-            migrate(settings)  # Alembic knows one migration in a process
+            migrate(settings)  # Alembic supports only one migration per process
             campaign = Campaign(
                 settings, what, KILLS_PER_ROUND, seed=seed, log=folder / "log", until=self.until, zygote=forking
             )
@@ -96,7 +96,7 @@ class Killing:
             return report
 
     async def _migrations(self) -> None:
-        """Killed at one statement after the other; each time beginning at another one."""
+        """Kill migrations at one statement after the other, each time with a different first statement."""
         while time.monotonic() < self.until:
             for database in ([], ["--database", self.url]):
                 await self._migration(database)
@@ -120,7 +120,7 @@ class Killing:
 
 
 def _put_aside(settings: Settings, seed: int) -> Path:
-    """Keep the data for whoever looks for the cause."""
+    """Keep the data for an investigation."""
     place = Path(tempfile.mkdtemp(prefix=f"assent-wrong-{seed}-"))
     shutil.copytree(settings.data_dir, place / "data")
     if settings.database_url:

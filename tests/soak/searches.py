@@ -1,4 +1,4 @@
-"""The long searches for faults, each with what it tried and what must not happen; every one ends with `fsck`."""
+"""Long searches for faults: each records its trials and what must not happen, and ends with `fsck`."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ from tests.support.receiver import receiving
 
 @dataclass(frozen=True)
 class Found:
-    """What a search came to."""
+    """The result of a search."""
 
     trials: int
     told: str
@@ -49,7 +49,7 @@ Soak: TypeAlias = Callable[[str, float], Awaitable[Found]]
 
 SOAKS: dict[str, Soak] = {}
 STEPS_PER_PAIR = 50_000
-# The model asks whether all agree, not whether the disk keeps it: it waits for no disk.
+# The model tests agreement, not durability, so it does not wait for a disk.
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 RACES_PER_ARENA = 4_000
 WAITS_PER_ROUND = 400
@@ -61,7 +61,7 @@ WAITERS = 500
 
 
 def soak(name: str) -> Callable[[Soak], Soak]:
-    """Register a search under the name --only takes; it gets a PostgreSQL and the moment to stop."""
+    """Register a search under its name for --only; it is called with a PostgreSQL URL and the time to stop."""
 
     def register(function: Soak) -> Soak:
         SOAKS[name] = function
@@ -76,13 +76,13 @@ def say(text: str) -> None:
 
 
 def sound(settings: Settings) -> list[str]:
-    """What Assent's own checks complain about."""
+    """Return the complaints of Assent's own checks."""
     return [*said(settings, "fsck"), *said(settings, "audit", "verify")]
 
 
 @contextlib.contextmanager
 def both(url: str) -> Iterator[list[Settings]]:
-    """Fresh data on each database."""
+    """Yield settings for new data on each database."""
     with tempfile.TemporaryDirectory(prefix="assent-soak-") as folder, new_database(url) as database:
         one, many = Path(folder) / "one", Path(folder) / "many"
         one.mkdir()
@@ -95,9 +95,9 @@ def both(url: str) -> Iterator[list[Settings]]:
 
 @soak("model")
 async def model(url: str, until: float) -> Found:
-    """Model, SQLite and PostgreSQL walk together; a new pair of databases for each stretch."""
+    """Walk the model, SQLite and PostgreSQL in step, with new databases for each segment."""
     loop = asyncio.get_running_loop()
-    walkers = 2 * (os.cpu_count() or 1)  # each of them waits half of its time for a database
+    walkers = 2 * (os.cpu_count() or 1)  # each of them spends half of its time waiting for a database
     total = made = 0
     wrong: list[str] = []
 
@@ -117,7 +117,7 @@ async def model(url: str, until: float) -> Found:
 
 
 def stretch(url: str, seed: int, until: float) -> tuple[int, int, list[str]]:
-    """Walk in this process, and return the steps, how many breakpoints there were, and what is wrong with the data."""
+    """Walk in this process; return the numbers of steps and breakpoints, and what is wrong with the data."""
 
     def enough(steps: int) -> bool:
         return steps >= STEPS_PER_PAIR or time.monotonic() >= until
@@ -132,7 +132,7 @@ def stretch(url: str, seed: int, until: float) -> tuple[int, int, list[str]]:
 
 @soak("races")
 async def races(url: str, until: float) -> Found:
-    """Four actors on two nodes, and votes that arrive together."""
+    """Four actors on two nodes, and simultaneous votes."""
     total = Tally()
     while time.monotonic() < until:
         seed = random.randrange(2**32)
@@ -165,7 +165,7 @@ async def kills(url: str, until: float) -> Found:
 
 @soak("runs")
 async def runs(_: str, until: float) -> Found:
-    """Two hundred runs at a time, decided by rivals while everything under them is killed."""
+    """Two hundred runs at a time, decided by competing reviewers while all processes are killed."""
     found = Found(0, "runs under kills of everything below them")
     first = True
     while first or time.monotonic() < until:
@@ -190,7 +190,7 @@ async def runs(_: str, until: float) -> Found:
 
 @soak("notifications")
 async def notifications(url: str, until: float) -> Found:
-    """Waits on one node, decisions on the other, and every notification dropped."""
+    """Waits on one node, decisions on the other, and all notifications dropped."""
     total = hints.Report()
     while time.monotonic() < until:
         seed = random.randrange(2**32)
@@ -222,7 +222,7 @@ async def disk(_: str, until: float) -> Found:
 
 
 def _broken(total: disks.Report, until: float, seed: int) -> None:
-    """One server and one disk, broken again and again."""
+    """Run one server on one disk, and make it fail again and again."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="assent-soak-") as folder, receiving() as receiver:
         settings = Settings(data_dir=Path(folder) / "data")
@@ -249,7 +249,7 @@ def _broken(total: disks.Report, until: float, seed: int) -> None:
 
 @soak("clocks")
 async def clocks(url: str, until: float) -> Found:
-    """Deadlines on a machine whose clock is set by an hour again and again: none early; the latest is told."""
+    """Deadlines on a machine whose clock keeps jumping by an hour: none early, and the latest is reported."""
     off: list[float] = []
     wrong: list[str] = []
     while not off or time.monotonic() < until:
@@ -268,7 +268,7 @@ async def clocks(url: str, until: float) -> Found:
 
 @soak("restarts")
 async def restarts(url: str, until: float) -> Found:
-    """Two nodes restarted in turn under waiters, again and again."""
+    """Restart two nodes in turn under waiters, again and again."""
     waits = rounds = 0
     met: Counter[str] = Counter()
     wrong: list[str] = []
@@ -289,7 +289,7 @@ async def restarts(url: str, until: float) -> Found:
 
 @soak("mixed")
 async def mixed(url: str, until: float) -> Found:
-    """An ordinary day on each database, one after the other, with its measured availability."""
+    """An ordinary day on each database in turn, with the measured availability."""
     total, wrong, told = Counter[str](), list[str](), list[str]()
     with both(url) as pair:
         for settings, left in zip(pair, (2, 1), strict=True):

@@ -1,1 +1,1 @@
-"""Sources: what each of them hears and tells."""
+"""Tests of sources: what each receives and reports."""

@@ -1,4 +1,4 @@
-"""The secrets that the sources of these tests name."""
+"""The secrets that the sources in these tests refer to."""
 
 import pytest
 

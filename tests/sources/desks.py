@@ -1,4 +1,4 @@
-"""What a watched source is given in a test: it remembers what it was told, and says when."""
+"""The desk that a watched source gets in tests: it keeps events and memory, and signals changes."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from assent.ports import Watcher
 from assent.sources.tools import SourceTools
 
 PATIENCE = 120.0
-"""Seconds; a hang is an error that shows."""
+"""Seconds after which a hanging test fails."""
 
 
 def tools(base: Path = Path()) -> SourceTools:
@@ -22,7 +22,7 @@ def tools(base: Path = Path()) -> SourceTools:
 
 @dataclass
 class PlainDesk:
-    """One source's events and memory, as a database would keep them."""
+    """The events and memory of one source, as a database would keep them."""
 
     source_id: str = "src_1"
     kept: Any = None
@@ -32,11 +32,11 @@ class PlainDesk:
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     writers: dict[str, str] = field(default_factory=dict[str, str])
     stolen: int = 0
-    """How often another node is first."""
+    """How many times another node stores its events first."""
     failing: Exception | None = None
 
     async def next(self) -> Arrived:
-        """Wait for an event; a source that has given up tells nothing more."""
+        """Wait for the next event; fail if the source reports none in time."""
         return await asyncio.wait_for(self.told.get(), PATIENCE)
 
     async def tell(self, arrived: Sequence[Arrived], memory: object = None) -> None:
@@ -70,7 +70,7 @@ class PlainDesk:
 
 @contextlib.asynccontextmanager
 async def watched(watcher: Watcher, desk: PlainDesk) -> AsyncGenerator[asyncio.Task[None]]:
-    """Watch until the end of the block, which begins when the source says that it watches."""
+    """Watch until the end of the block, which starts once the source reports that it is watching."""
     desk.begun.clear()
     task = asyncio.create_task(watcher.watch(desk))
     begun = asyncio.create_task(desk.begun.wait())

@@ -1,4 +1,4 @@
-"""The moment at which the tests of sources happen."""
+"""The time at which the tests of sources take place."""
 
 from datetime import UTC, datetime
 

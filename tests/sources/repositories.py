@@ -1,4 +1,4 @@
-"""Real repositories, and a git that sees nobody's settings but the test's."""
+"""Real repositories, and a git that ignores the settings of the machine."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ class Repository:
         )
 
     def commit(self, message: str, **files: str) -> str:
-        """Commit a file for each name, a dash in place of its dot, and return the commit."""
+        """Commit a file for each name, in which a dash stands for the dot, and return the commit."""
         for name, content in (files or {"file-txt": message}).items():
             path = self.folder / name.replace("-", ".")
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The senders' side of each kind of source: settings, and what a request must carry to be believed."""
+"""The sender's side of each kind of source: settings, and how to authenticate a request."""
 
 import base64
 import hashlib
@@ -62,7 +62,7 @@ SIGNED: dict[str, Callable[[bytes], dict[str, str]]] = {
     "jenkins": lambda _: {},
 }
 KEYS = {"jenkins": SECRET}
-"""The last part of the address, for those that cannot sign."""
+"""The last part of the URL, for senders that cannot sign."""
 
 
 def golden(kind: str, name: str) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def golden(kind: str, name: str) -> dict[str, Any]:
 
 
 def sent(kind: str, headers: Mapping[str, str], body: bytes) -> Incoming:
-    """Return what the provider sends: with its headers, and signed."""
+    """Return a signed request with the provider's headers."""
     return Incoming({**headers, **SIGNED[kind](body)}, body, NOW)
 
 

@@ -1,4 +1,4 @@
-"""What a repository tells: merges, pushes that succeeded and what was received, and nothing else."""
+"""Events of a git repository: merges, successful pushes and received refs, and nothing else."""
 
 import asyncio
 import shutil
@@ -28,7 +28,7 @@ def source(repo: Repository, **settings: Any) -> Watcher:
 
 @dataclass
 class Pair:
-    """A working repository with hooks, its remote, and a colleague."""
+    """A working repository with hooks, its remote, and a colleague's clone."""
 
     work: Repository
     remote: Repository
@@ -36,7 +36,7 @@ class Pair:
     desk: PlainDesk
 
     async def drained(self, repo: Repository | None = None) -> list[dict[str, Any]]:
-        """Read the spool once; return what was told of it."""
+        """Watch until the spool has been read once, and return the reported events."""
         async with watched(source(repo or self.work), self.desk):
             pass
         found: list[dict[str, Any]] = []
@@ -162,7 +162,7 @@ async def test_a_push_and_a_fetch_of_the_same_commit_are_distinguished(pair: Pai
     pair.work.git("push", "-q", "origin", "main")
     assert len(await pair.drained()) == 1
     second = pair.work.head()
-    # Somebody turns the branch back and forth: now it is fetched.
+    # The remote branch is moved back and forth, so that this time the commit is fetched.
     log = pair.work.folder / ".git" / "logs" / "refs" / "remotes" / "origin" / "main"
     _an_hour_ago(log)
     pair.remote.git("update-ref", "refs/heads/main", first)
@@ -173,7 +173,7 @@ async def test_a_push_and_a_fetch_of_the_same_commit_are_distinguished(pair: Pai
 
 
 def _an_hour_ago(log: Path) -> None:
-    """Move every entry of a reflog back by an hour, as if it had been written then."""
+    """Move every entry of a reflog back by an hour."""
     lines: list[str] = []
     for line in log.read_text().splitlines():
         head, _, why = line.partition("\t")

@@ -1,4 +1,4 @@
-"""What each provider sends becomes the type, the subject and the flat view that triggers match."""
+"""Each provider's payload is converted to the type, subject and flat view that triggers match."""
 
 import json
 from urllib.parse import quote_plus

@@ -1,4 +1,4 @@
-"""A run's mark counts where it is new: in what somebody has just written, not in what that is about."""
+"""A run's mark counts only in new text, not in what the text is about."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whatever a body holds, it is read: what is odd is left out, and what is long is cut."""
+"""Parsing of arbitrary bodies: odd values are left out, and long ones are truncated."""
 
 import json
 from typing import Any
@@ -40,7 +40,7 @@ def with_at(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 
 
 def clean(value: Any) -> bool:
-    """Whether it is JSON that we read: no NUL, no half of a pair."""
+    """Return whether we accept this JSON: no NUL and no lone surrogate."""
     try:
         spelt = json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:

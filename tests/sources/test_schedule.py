@@ -1,4 +1,4 @@
-"""Schedules: when they tick, across daylight saving, jitter and downtime."""
+"""When schedules tick, across daylight saving time, jitter and downtime."""
 
 from itertools import islice, pairwise
 from typing import Any
@@ -173,7 +173,7 @@ AT_TWO = from_iso("2027-05-01T02:00:00Z")
 
 
 def late() -> tuple[str, int]:
-    """Return a source that ticks long after its instant, and when."""
+    """Return a source whose tick is long after its instant, and the time of that tick."""
     schedule = read(NIGHTLY)
     ticks = ((each, tick_at(schedule, AT_TWO, each)) for each in (f"src_{n}" for n in range(1_000)))
     return next((each, at) for each, at in ticks if at - AT_TWO > 20 * 60 * SECOND)
@@ -182,7 +182,7 @@ def late() -> tuple[str, int]:
 def test_jitter_does_not_make_an_instant_too_old() -> None:
     name, at = late()
     for settings in (NIGHTLY, NIGHTLY | {"max_age": "0s"}):
-        assert due(read(settings), at, at, name).instants == (AT_TWO,), "it is on time"
+        assert due(read(settings), at, at, name).instants == (AT_TWO,), "the instant is on time"
         assert due(read(settings), at, at + 30 * SECOND, name).instants == (AT_TWO,)
 
 

@@ -1,4 +1,4 @@
-"""Only what was made with a secret of the source is believed, and only while it is recent."""
+"""Only requests authenticated with a secret of the source are accepted, and only while they are recent."""
 
 import json
 from pathlib import Path
@@ -94,7 +94,7 @@ def test_a_flipped_bit_anywhere_in_the_body_is_rejected(kind: str, data: st.Data
 @given(data=st.data())
 def test_a_changed_character_anywhere_in_the_signed_headers_is_rejected(kind: str, data: st.DataObject) -> None:
     headers = SIGNED[kind](BODY)
-    # The other name of a signature that Gitea and Forgejo send too is not the one that counts.
+    # Gitea and Forgejo send a second signature header, which is not checked.
     name = data.draw(st.sampled_from(sorted(headers)[:1] if kind in {"gitea", "forgejo"} else sorted(headers)))
     value = headers[name]
     place = data.draw(st.integers(0, len(value) - 1))
@@ -141,7 +141,7 @@ def test_during_a_rotation_both_secrets_are_accepted(kind: str, monkeypatch: pyt
     assert made.take(Incoming(SIGNED[kind](BODY), BODY, NOW), key=KEYS.get(kind))
     monkeypatch.setenv("HOOK_NEXT", SECRET)
     monkeypatch.setenv("HOOK_SECRET", "gone")
-    assert made.take(Incoming(SIGNED[kind](BODY), BODY, NOW), key=KEYS.get(kind)), "read anew each time"
+    assert made.take(Incoming(SIGNED[kind](BODY), BODY, NOW), key=KEYS.get(kind)), "secrets must be read each time"
 
 
 def test_an_unreadable_secret_does_not_affect_the_others(tmp_path: Path) -> None:

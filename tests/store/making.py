@@ -1,4 +1,4 @@
-"""Short ways to put things into a database through the services."""
+"""Helpers that create data through the services."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""Data at rest, for tests of backups: empty places to restore into, and everything in a place as rows."""
+"""Data for tests of backups: empty databases to restore into, and their contents as rows."""
 
 import contextlib
 import sqlite3
@@ -42,7 +42,7 @@ def restore(settings: Settings, source: Path, *, force: bool = False) -> Path | 
 
 @contextlib.contextmanager
 def empty_place(like: Settings, folder: Path, postgres_url: str, *, template: str | None = None) -> Iterator[Settings]:
-    """Settings like others, over a place where there is nothing yet."""
+    """Yield a copy of these settings for an empty database."""
     if not like.database_url:
         yield like.model_copy(update={"data_dir": folder / "restored"})
         return
@@ -51,7 +51,7 @@ def empty_place(like: Settings, folder: Path, postgres_url: str, *, template: st
 
 
 def every_row(settings: Settings) -> Rows:
-    """Every row of every table of a place, ours and DBOS's, as text in a fixed order."""
+    """Return every row of every table, both ours and DBOS's, as text in a fixed order."""
     return _postgres_rows(settings.database_url) if settings.database_url else _sqlite_rows(settings.sqlite_path)
 
 
@@ -73,7 +73,7 @@ def _postgres_rows(url: str) -> Rows:
 
 
 async def lived(node: Node, *, rounds: int = 1) -> None:
-    """Let everything happen that leaves rows behind."""
+    """Create rows in all tables of breakpoints."""
     agent, reviewer = await node.token("agent"), await node.token("reviewer")
     file = {"path": "plan.md", "format": "markdown", "content": "# Plan\n\ttabs, \\N, ünïcode 🙂\n"}
     for n in range(rounds):
@@ -85,7 +85,7 @@ async def lived(node: Node, *, rounds: int = 1) -> None:
 
 
 async def lived_by_rules(node: Node) -> None:
-    """Let a rule approve, another watch, and the first be removed."""
+    """Let a rule approve, another one watch, and the first be removed."""
     made = await node.assent.database.write(adding(node, "routine.*", note="ünïcode 🙂"))
     await node.assent.database.write(adding(node, "*", mode="shadow"))
     await node.create(payload={"question": "Again?", "breakpointId": "routine.check"})

@@ -1,4 +1,4 @@
-"""What is backed up comes back whole, and nothing that is not whole comes back at all."""
+"""Backups are restored completely, and an incomplete or damaged backup is not restored at all."""
 
 import asyncio
 import contextlib
@@ -44,7 +44,7 @@ CONSISTENT = {
 
 @pytest.fixture(params=["empty", "migrated"])
 def fresh(request: pytest.FixtureRequest, settings: Settings, tmp_path: Path, postgres_url: str) -> Iterator[Settings]:
-    """An empty place of the same kind as `settings`: nothing at all, or tables without rows."""
+    """Empty settings for the same database as `settings`: without tables, or with empty tables."""
     migrated = request.param == "migrated"
     template = request.getfixturevalue("postgres_template") if migrated else None
     with empty_place(settings, tmp_path, postgres_url, template=template) as place:
@@ -68,7 +68,7 @@ def archive(settings: Settings, tmp_path: Path) -> Path:
 
 @contextlib.asynccontextmanager
 async def under_load(node: Node) -> AsyncIterator[asyncio.Event]:
-    """Create, comment and decide without pause; the event is set once there is something."""
+    """Create, comment and decide continuously; the event is set once there is some data."""
     going, begun = True, asyncio.Event()
     agent, reviewer = await node.token("agent"), await node.token("reviewer")
 
@@ -94,14 +94,14 @@ async def under_load(node: Node) -> AsyncIterator[asyncio.Event]:
 
 
 def refuse_gaps(titles: list[str]) -> None:
-    """Each worker makes one after the other: whatever is there, everything before it is there too."""
+    """Check that each worker's breakpoints are there without gaps, because it creates one after the other."""
     for worker in range(4):
         numbers = sorted(int(title.split()[1]) for title in titles if title.startswith(f"{worker} "))
         assert numbers == list(range(len(numbers)))
         assert numbers
 
 
-async def test_everything_is_restored_row_for_row(settings: Settings, archive: Path, fresh: Settings) -> None:
+async def test_everything_comes_back_row_for_row(settings: Settings, archive: Path, fresh: Settings) -> None:
     restore(fresh, archive)
 
     assert every_row(fresh) == every_row(settings)
@@ -109,8 +109,8 @@ async def test_everything_is_restored_row_for_row(settings: Settings, archive: P
         await node.create(await node.token("agent"))
 
 
-async def test_restored_rules_continue_to_apply(archive: Path, fresh: Settings) -> None:
-    """Whoever has a rulebook from before reads the one that was restored."""
+async def test_rules_come_back_and_go_on(archive: Path, fresh: Settings) -> None:
+    """A node must use the restored rules instead of those it has cached."""
     restore(fresh, archive)
 
     there = {name: found for name, found in every_row(fresh).items() if name.rpartition(".")[2] in RULES}
@@ -118,14 +118,12 @@ async def test_restored_rules_continue_to_apply(archive: Path, fresh: Settings) 
     async with running_node(fresh) as node:
         assert (await node.assent.audit.verify()).findings == []
         payload = {"question": "Again?", "breakpointId": "routine.check"}
-        assert (await node.create(payload=payload))["status"] == "waiting", "the rule has been removed"
+        assert (await node.create(payload=payload))["status"] == "waiting", "the rule was removed before the backup"
         await node.assent.database.write(adding(node, "routine.*"))
         assert (await node.create(payload=payload))["status"] == "released"
 
 
-async def test_a_backup_under_load_is_a_consistent_snapshot(
-    settings: Settings, tmp_path: Path, postgres_url: str
-) -> None:
+async def test_a_backup_under_load_is_one_moment(settings: Settings, tmp_path: Path, postgres_url: str) -> None:
     async with running_node(settings) as node, under_load(node):
         for n in range(2):
             await asyncio.to_thread(save, settings, tmp_path / f"{n}.tar")
@@ -136,7 +134,7 @@ async def test_a_backup_under_load_is_a_consistent_snapshot(
             restore(place, tmp_path / f"{n}.tar")
             found = every_row(place)
             for name in last:
-                # What only ever grows is as it was; the rest may have changed since.
+                # Append-only tables must be subsets; others may have changed since.
                 if name.rpartition(".")[2] in {"assent_events", "assent_comments", "assent_people", "assent_grants"}:
                     assert set(found[name]) <= set(last[name]), name
             async with running_node(place) as node:
@@ -147,7 +145,7 @@ async def test_a_backup_under_load_is_a_consistent_snapshot(
             refuse_gaps(titles)
 
 
-async def test_after_a_restore_tokens_work_and_waits_continue(
+async def test_after_a_restore_tokens_work_and_waits_go_on(
     settings: Settings, tmp_path: Path, postgres_url: str
 ) -> None:
     async with running_node(settings) as node:
@@ -168,10 +166,10 @@ async def test_after_a_restore_tokens_work_and_waits_continue(
             assert (await node.call("GET", "/api/breakpoints", agent)).json()["items"][0]["id"] == open_["id"]
             assert (await node.call("GET", "/api/projects/default/callback-secret", admin)).json() == secret
             found = await node.call("GET", "/api/breakpoints?q=Deploy", agent)
-            assert [each["id"] for each in found.json()["items"]] == [open_["id"]], "full text is back too"
+            assert [each["id"] for each in found.json()["items"]] == [open_["id"]], "full-text search must work"
 
 
-async def test_a_database_with_data_is_not_overwritten(
+async def test_a_place_with_data_is_not_restored_over(
     settings: Settings, archive: Path, tmp_path: Path, postgres_url: str
 ) -> None:
     with empty_place(settings, tmp_path, postgres_url) as place:
@@ -184,7 +182,7 @@ async def test_a_database_with_data_is_not_overwritten(
         assert sorted(place.data_dir.iterdir()) == listed
 
 
-async def test_force_moves_existing_data_aside(sqlite_settings: Settings, tmp_path: Path) -> None:
+async def test_force_puts_aside_what_is_there(sqlite_settings: Settings, tmp_path: Path) -> None:
     async with running_node(sqlite_settings) as node:
         await lived(node)
         save(sqlite_settings, tmp_path / "b.tar")
@@ -207,7 +205,7 @@ async def test_force_is_refused_on_postgresql(postgres_settings: Settings, tmp_p
         restore(postgres_settings, tmp_path / "b.tar", force=True)
 
 
-async def test_a_write_ahead_log_of_other_data_is_not_mixed_in(sqlite_settings: Settings, tmp_path: Path) -> None:
+async def test_a_log_left_behind_by_other_data_is_not_mixed_in(sqlite_settings: Settings, tmp_path: Path) -> None:
     save(sqlite_settings, tmp_path / "b.tar")
     place = sqlite_settings.model_copy(update={"data_dir": tmp_path / "left"})
     place.data_dir.mkdir()
@@ -224,7 +222,7 @@ def refused(place: Settings, damaged: Path) -> None:
         assert not place.data_dir.exists()
 
 
-def test_a_flipped_bit_anywhere_is_detected_and_changes_nothing(
+def test_a_flipped_bit_anywhere_is_refused_and_changes_nothing(
     settings: Settings, archive: Path, tmp_path: Path, postgres_url: str
 ) -> None:
     whole = archive.read_bytes()
@@ -244,7 +242,7 @@ def test_a_flipped_bit_anywhere_is_detected_and_changes_nothing(
         assert (every_row(place) if place.database_url else None) == before
 
 
-def test_a_truncated_or_extended_archive_is_refused(
+def test_an_archive_cut_short_or_made_longer_is_refused(
     settings: Settings, archive: Path, tmp_path: Path, postgres_url: str
 ) -> None:
     whole = archive.read_bytes()
@@ -261,13 +259,13 @@ def test_a_truncated_or_extended_archive_is_refused(
 
 
 @pytest.mark.parametrize("content", [b"", b"not a tar", bytes(100_000), b"SQLite format 3\0" * 1000])
-def test_a_file_that_is_not_a_backup_is_refused(sqlite_settings: Settings, tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_backup_is_refused(sqlite_settings: Settings, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "strange").write_bytes(content)
     refused(sqlite_settings.model_copy(update={"data_dir": tmp_path / "new"}), tmp_path / "strange")
 
 
 def forged(path: Path, manifest: Manifest, members: dict[str, bytes]) -> Path:
-    """An archive whose checksum is right, whatever it holds."""
+    """Write an archive with these contents and a correct checksum."""
     path.unlink(missing_ok=True)
     writer = Writer(path)
     for name, content in members.items():
@@ -283,7 +281,7 @@ def contents(path: Path) -> tuple[Manifest, dict[str, bytes]]:
         return archive.manifest, {name: b"".join(archive.chunks(name)) for name in archive.manifest.members}
 
 
-def test_an_archive_that_contradicts_its_manifest_is_refused_and_changes_nothing(
+def test_an_archive_that_does_not_say_what_it_holds_is_refused_and_changes_nothing(
     settings: Settings, archive: Path, tmp_path: Path, postgres_url: str
 ) -> None:
     path = tmp_path / "forged.tar"
@@ -308,7 +306,9 @@ def test_an_archive_that_contradicts_its_manifest_is_refused_and_changes_nothing
         restore(place, forged(path, *contents(archive)))
 
 
-async def test_an_inconsistent_history_is_neither_saved_nor_restored(sqlite_settings: Settings, tmp_path: Path) -> None:
+async def test_a_history_that_does_not_add_up_is_neither_saved_nor_restored(
+    sqlite_settings: Settings, tmp_path: Path
+) -> None:
     async with running_node(sqlite_settings) as node:
         await lived(node)
     save(sqlite_settings, tmp_path / "good.tar")
@@ -330,7 +330,7 @@ async def test_an_inconsistent_history_is_neither_saved_nor_restored(sqlite_sett
 
 
 def events(*kinds: str) -> list[tuple[Any, ...]]:
-    """The rows of one breakpoint's chain, as a database gives them."""
+    """Return the rows of one breakpoint's chain, as a database would."""
     previous, rows = GENESIS, []
     for seq, kind in enumerate(kinds, start=1):
         body = {"breakpointId": "bp_1", "seq": seq, "type": kind, "actor": "person:ann", "at": seq}
@@ -340,7 +340,7 @@ def events(*kinds: str) -> list[tuple[Any, ...]]:
     return [("bp_1", previous, len(rows), *row) for row in rows]
 
 
-def test_a_chain_must_be_complete_and_end_at_its_head() -> None:
+def test_a_chain_must_be_whole_and_end_at_its_head() -> None:
     whole = events("created", "commented", "released")
     assert verified_heads(whole) == verified_heads(events("created", "commented", "released"))
     for broken in (whole[1:], whole[:-1], [whole[0], whole[2]], [whole[0], whole[2], whole[1]], [*whole, whole[-1]]):
@@ -348,7 +348,7 @@ def test_a_chain_must_be_complete_and_end_at_its_head() -> None:
             verified_heads(broken)
     for at, value in ((1, GENESIS), (2, 9), (5, "person:mallory"), (6, 99), (7, '{"x":1}'), (8, GENESIS[1:] + "1")):
         changed = [*whole[:1], (*whole[1][:at], value, *whole[1][at + 1 :]), *whole[2:]]
-        if at in (1, 2):  # what belongs to the breakpoint stands in each of its rows
+        if at in (1, 2):  # values of the breakpoint are repeated in each of its rows
             changed = [(*row[:at], value, *row[at + 1 :]) for row in whole]
         with pytest.raises(Refused, match="is inconsistent"):
             verified_heads(changed)
@@ -364,7 +364,7 @@ def test_a_purged_event_keeps_its_link_in_the_chain() -> None:
         verified_heads([whole[0], (*stub[:9], GENESIS), whole[2]])
 
 
-def test_a_backup_gets_its_name_only_after_it_is_verified(settings: Settings, tmp_path: Path) -> None:
+def test_a_backup_gets_its_name_only_when_it_is_verified(settings: Settings, tmp_path: Path) -> None:
     names: list[list[str]] = []
 
     def watch(what: str, done: int, total: int) -> None:
@@ -381,7 +381,7 @@ def test_a_backup_gets_its_name_only_after_it_is_verified(settings: Settings, tm
 
 
 @pytest.mark.parametrize("target", ["there.tar", "no/such/folder/b.tar"])
-def test_a_backup_overwrites_nothing_and_leaves_no_partial_files(
+def test_a_backup_overwrites_nothing_and_leaves_nothing_behind(
     sqlite_settings: Settings, tmp_path: Path, target: str
 ) -> None:
     (tmp_path / "there.tar").write_text("precious")
@@ -392,7 +392,7 @@ def test_a_backup_overwrites_nothing_and_leaves_no_partial_files(
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_missing_data_is_not_backed_up(tmp_path: Path, postgres_url: str, settings: Settings) -> None:
+def test_data_that_is_not_there_is_not_backed_up(tmp_path: Path, postgres_url: str, settings: Settings) -> None:
     with (
         empty_place(settings, tmp_path, postgres_url) as place,
         pytest.raises(Refused, match=r"does not contain (any data|Assent data)"),
@@ -401,8 +401,8 @@ def test_missing_data_is_not_backed_up(tmp_path: Path, postgres_url: str, settin
     assert not (tmp_path / "b.tar").exists()
 
 
-async def test_a_backup_does_not_block_writers(sqlite_settings: Settings, tmp_path: Path) -> None:
-    """The lock is free while pages are copied: a write goes through in the middle of it."""
+async def test_a_backup_holds_no_writer_up(sqlite_settings: Settings, tmp_path: Path) -> None:
+    """The lock is free while pages are copied: a write in the middle of it succeeds."""
     written = threading.Event()
     loop = asyncio.get_running_loop()
     async with running_node(sqlite_settings) as node:
@@ -421,9 +421,7 @@ async def test_a_backup_does_not_block_writers(sqlite_settings: Settings, tmp_pa
         assert archive.manifest.counts["assent_breakpoints"] == 2
 
 
-async def test_numbering_continues_after_a_restore(
-    postgres_settings: Settings, tmp_path: Path, postgres_url: str
-) -> None:
+async def test_counting_goes_on_after_a_restore(postgres_settings: Settings, tmp_path: Path, postgres_url: str) -> None:
     async with running_node(postgres_settings) as node:
         await lived(node, rounds=3)
     save(postgres_settings, tmp_path / "b.tar")
@@ -436,12 +434,10 @@ async def test_numbering_continues_after_a_restore(
             found = connection.execute("SELECT count(*), count(DISTINCT ordinal) FROM assent_breakpoints").fetchone()
             triggers = connection.execute("SELECT count(*) FROM pg_trigger WHERE tgenabled = 'D'").fetchone()
     assert found == (7, 7)
-    assert triggers == (0,), "what guards the rows is back on"
+    assert triggers == (0,), "the lock triggers must be enabled again"
 
 
-async def test_stored_secrets_are_never_in_plain_text_in_the_data_or_a_backup(
-    settings: Settings, tmp_path: Path
-) -> None:
+async def test_no_stored_secret_is_in_plain_text_in_the_data_or_a_backup(settings: Settings, tmp_path: Path) -> None:
     async with running_node(settings) as node:
         admin = await node.token("admin")
         page = (await node.call("POST", "/api/projects/default/callback-secret/rotate", admin)).json()

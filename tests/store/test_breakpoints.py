@@ -1,4 +1,4 @@
-"""Storing and moving breakpoints, the same on both databases."""
+"""Storing and changing breakpoints, on both databases."""
 
 from dataclasses import replace
 from functools import partial

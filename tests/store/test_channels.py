@@ -1,4 +1,4 @@
-"""Channels, links and what was heard, as they are stored."""
+"""How channels, account links and received messages are stored."""
 
 from dataclasses import replace
 

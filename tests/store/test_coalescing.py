@@ -1,4 +1,4 @@
-"""Reads done together: nobody gets an answer from before they asked, and nobody's leaving takes another's answer."""
+"""Coalesced reads: no caller gets a result from before its request, and a cancelled caller does not affect others."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from assent.store.coalescing import Shared
 
 @dataclass
 class Book:
-    """Something that is written to while it is read; each look ends when it is told to."""
+    """Data that changes while it is being read; each read ends when the test says so."""
 
     text: str = "old"
     looks: list["asyncio.Future[None]"] = field(default_factory=list)
@@ -27,7 +27,7 @@ class Book:
 
 
 async def settled() -> None:
-    """Let everything that can go on do so."""
+    """Let all tasks run until they wait."""
     for _ in range(10):
         await asyncio.sleep(0)
 
@@ -126,5 +126,5 @@ async def test_finished_reads_leave_nothing_behind() -> None:
     shared = Shared(look)
     await asyncio.gather(*(shared.get(n % 7) for n in range(100)))
     await settled()
-    assert not shared._under_way  # what could grow
+    assert not shared._under_way  # the state that could grow
     assert not shared._following

@@ -1,4 +1,4 @@
-"""A restored backup revives no used receipt, no session, no sign-in link and no held answer."""
+"""Restoring a backup revives no used receipt, session, sign-in link or held answer."""
 
 import shutil
 from functools import partial

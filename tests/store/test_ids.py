@@ -1,4 +1,4 @@
-"""Ids: in order of time, never twice, whichever thread asks."""
+"""Ids are ordered by time and unique across threads."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,4 +1,4 @@
-"""Walking the pages of any list gives what filtering and sorting in Python gives."""
+"""Reading all pages of a list returns the same as filtering and sorting in Python."""
 
 import json
 import re
@@ -57,7 +57,7 @@ queries = st.fixed_dictionaries(
 
 
 async def populate(node: Node, clock: ManualClock) -> None:
-    """Ninety breakpoints of every kind, many made in the same moment; deterministic."""
+    """Create ninety breakpoints of every kind, deterministically, many of them at the same moment."""
     ann = await person(node, "ann", "reviewer")
     for n in range(SIZE):
         payload: dict[str, Any] = {"question": f"{WORDS[n % 4]} {WORDS[n * 3 % 4]}", "breakpointId": "deploy"}
@@ -99,7 +99,7 @@ async def everything(node: Node) -> list[dict[str, Any]]:
 
 
 def wanted(found: list[dict[str, Any]], query: Query) -> list[str]:
-    """The same list, the plain way."""
+    """Return the same list, computed in Python."""
 
     def fits(row: dict[str, Any]) -> bool:
         names = {name for seat in json.loads(row["seats"]) for name in [seat[0], *seat[1]]}
@@ -134,7 +134,7 @@ def _is_found(word: str, row: dict[str, Any]) -> bool:
 
 
 async def walked(node: Node, query: Query) -> list[str]:
-    """Every page, one after the other, through the cursor as clients get it."""
+    """Return the ids of all pages, using the cursor like a client."""
     ids: list[str] = []
     while True:
         page: list[Summary] = await node.assent.inbox.page(query)
@@ -148,7 +148,7 @@ async def walked(node: Node, query: Query) -> list[str]:
 @pytest.mark.timeout(300)
 @examples(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(asked=queries)
-async def test_reading_all_pages_equals_filtering_and_sorting(
+async def test_walking_all_pages_is_filtering_and_sorting(
     node: Node, clock: ManualClock, asked: dict[str, Any]
 ) -> None:
     found = await everything(node)
@@ -172,7 +172,7 @@ async def test_reading_all_pages_equals_filtering_and_sorting(
 @pytest.mark.timeout(300)
 @examples(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(asked=queries, rare=st.sets(st.sampled_from(STATUSES)), sampled=st.none() | st.integers(-1, SIZE))
-async def test_the_word_index_finds_the_same_as_a_scan(
+async def test_the_index_of_words_finds_what_walking_finds(
     node: Node, clock: ManualClock, asked: dict[str, Any], rare: set[str], sampled: int | None
 ) -> None:
     if not await everything(node):
@@ -216,7 +216,7 @@ async def test_rare_and_frequent_words_are_found_among_many(node: Node, clock: M
 
 @pytest.mark.timeout(120)
 async def test_a_full_page_of_frequent_hits_does_not_hide_rare_ones(node: Node, clock: ManualClock) -> None:
-    """Where the pending ones are a long list of their own, and hits are rare among them."""
+    """The pending breakpoints form a long separate list, in which hits are rare."""
     reviewer = await person(node, "ann", "reviewer")
     hits: list[str] = []
     for n in range(SEARCH_SAMPLE_ROWS + 10):
@@ -252,18 +252,18 @@ async def test_a_name_is_found_by_its_words_in_order(node: Node, clock: ManualCl
         assert await walked(node, Query(project="default", q=q)) == found, q
 
 
-async def test_the_sample_contains_every_kind_of_breakpoint(node: Node, clock: ManualClock) -> None:
+async def test_there_is_something_of_everything_to_find(node: Node, clock: ManualClock) -> None:
     await populate(node, clock)
     found = await everything(node)
     assert {row["status"] for row in found} == set(STATUSES)
-    assert len({row["created_at"] for row in found}) < len(found) / 2, "many share a moment"
+    assert len({row["created_at"] for row in found}) < len(found) / 2, "many breakpoints must share a moment"
     assert {row["due_at"] == NEVER for row in found} == {True, False}
 
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("sort", ["-created", "updated"])
-async def test_the_maximum_number_of_tags_can_be_combined(node: Node, sort: str) -> None:
-    """PostgreSQL took minutes to plan a join for each of them."""
+async def test_as_many_tags_as_there_can_be_are_asked_for_at_once(node: Node, sort: str) -> None:
+    """PostgreSQL took minutes to plan a join for each tag."""
     tags = tuple(f"tag {n}" for n in range(50))
     one = await create(node, tags=list(tags))
     await create(node, tags=list(tags[1:]))
@@ -273,7 +273,7 @@ async def test_the_maximum_number_of_tags_can_be_combined(node: Node, sort: str)
         assert sum((await node.assent.inbox.reader.counts(query)).values()) == len(expected)
 
 
-async def test_breakpoints_of_another_project_are_never_listed(node: Node, clock: ManualClock) -> None:
+async def test_another_projects_breakpoints_are_in_no_list(node: Node, clock: ManualClock) -> None:
     await populate(node, clock)
     for query in (Query(project="other"), Query(project="other", tags=("red",)), Query(project="other", q="alpha")):
         assert await walked(node, query) == []
@@ -299,7 +299,7 @@ HOSTILE_SEARCHES = [
 
 
 @pytest.mark.parametrize("q", HOSTILE_SEARCHES)
-async def test_a_search_is_never_parsed_as_a_query_language(node: Node, q: str) -> None:
+async def test_no_search_is_read_as_a_language(node: Node, q: str) -> None:
     await create(node, {"question": "alpha"})
     found = await walked(node, Query(project="default", q=q))
     assert len(found) == (1 if q == "alpha*" else 0)
@@ -325,13 +325,13 @@ SEARCHES = [
 
 
 @pytest.mark.parametrize(("text", "q"), SEARCHES)
-async def test_visible_words_are_found(node: Node, text: str, q: str) -> None:
+async def test_a_word_that_people_see_is_found(node: Node, text: str, q: str) -> None:
     breakpoint_id = await create(node, {"question": f"Is {text} fine?"})
     await create(node, {"question": "something else"})
     assert await walked(node, Query(project="default", q=q)) == [breakpoint_id]
 
 
-async def test_an_overdue_breakpoint_is_never_listed_as_waiting(node: Node, clock: ManualClock) -> None:
+async def test_a_list_never_shows_as_waiting_what_is_overdue(node: Node, clock: ManualClock) -> None:
     for _ in range(12):
         await create(node, ttlSeconds=5)
     clock.advance(5)
@@ -342,13 +342,13 @@ async def test_an_overdue_breakpoint_is_never_listed_as_waiting(node: Node, cloc
 @pytest.mark.parametrize(
     "cursor", ["", "x", "!!!!", "bnVsbA", "W10", "WyItY3JlYXRlZCIsMSwiYSIsMV0", "WyItY3JlYXRlZCIsIngiLCJhIl0", "é"]
 )
-def test_a_foreign_cursor_is_rejected(cursor: str) -> None:
+def test_a_cursor_we_did_not_make_is_refused(cursor: str) -> None:
     with pytest.raises(InvalidRequest):
         decode_cursor(cursor, sort="-created")
 
 
 @given(st.text(max_size=40))
-def test_any_text_as_a_cursor_is_parsed_or_rejected(text: str) -> None:
+def test_any_text_as_a_cursor_is_read_or_refused(text: str) -> None:
     try:
         decode_cursor(text, sort="created")
     except InvalidRequest:

@@ -1,4 +1,4 @@
-"""Files, sessions, links, tokens, groups, roles and keys: the same on both databases."""
+"""Files, sessions, sign-in links, tokens, groups, roles and idempotency keys, on both databases."""
 
 from functools import partial
 
@@ -196,7 +196,7 @@ async def test_a_group_has_exactly_its_current_members(node: Node) -> None:
     await put(ann.id, bob.id, ann.id)
     assert await groups() == {"ops": ["ann", "bob"]}
     directory = await node.assent.database.read(lambda tx: tx.people.directory("default", ["ops", "bob", "owner"]))
-    assert directory.carriers("ops") == {"ann"}, "only reviewers carry a name"
+    assert directory.carriers("ops") == {"ann"}, "only reviewers count as experts"
     assert directory.carriers("bob") == frozenset()
     assert directory.carriers("owner") == {"owner"}
     await put()

@@ -1,4 +1,4 @@
-"""Lists as one person sees them: mine, snoozed, not snoozed."""
+"""Personal lists: assigned to me, snoozed and not snoozed."""
 
 from functools import partial
 from typing import Any

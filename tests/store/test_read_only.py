@@ -1,4 +1,4 @@
-"""A SQLite file that may only be read: when it counts as one, and what is done about writes beside us."""
+"""Read-only SQLite files: how they are detected, and what happens if another process writes to them."""
 
 from pathlib import Path
 

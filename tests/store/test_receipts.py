@@ -1,4 +1,4 @@
-"""The database itself: a key stays what it is, what was used stays used, and only approvals are."""
+"""The database itself protects receipts: keys and uses never change, and only approvals can be used."""
 
 from pathlib import Path
 from typing import Any

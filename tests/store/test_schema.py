@@ -1,4 +1,4 @@
-"""The migrations add up to the tables, and the tables are a second lock on every rule."""
+"""The migrations add up to the tables, and the tables enforce every rule a second time."""
 
 import sqlite3
 from typing import Any
@@ -36,7 +36,7 @@ def belongs_to_full_text(name: str | None) -> bool:
 def test_the_migrations_add_up_to_the_tables(settings: Settings) -> None:
     def ours(_: Any, name: str | None, kind: str, *__: Any) -> bool:
         if kind == "table" and not (name or "").startswith("assent_"):
-            return False  # DBOS's, beside ours in the file of SQLite
+            return False  # DBOS's tables, which share our file on SQLite
         return not (kind in {"table", "index"} and (belongs_to_full_text(name) or name == "assent_version"))
 
     with engine_of(settings).connect() as connection:

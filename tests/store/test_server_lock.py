@@ -1,4 +1,4 @@
-"""One server per data directory: the lock of a process ends with the process, and with nothing else."""
+"""One server per data directory: a process holds the lock until exactly its own end."""
 
 import contextlib
 import os
@@ -35,7 +35,7 @@ sys.stdin.read()
 
 @contextlib.contextmanager
 def held_elsewhere(path: Path, how: str = "stays") -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Another process holds the lock; yield it with the line it says."""
+    """Hold the lock in another process; yield the process and its first line of output."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(path), how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -1,4 +1,4 @@
-"""Data of every earlier version comes up to date with everything in it."""
+"""Data of every earlier version is upgraded without losses."""
 
 import asyncio
 import json
@@ -32,19 +32,19 @@ FIRST_WITH_HOMES = "0015"
 FIRST_WITH_COUNTS = "0016"
 LAST_WITHOUT_WORDS = "0019"
 PROJECTS = {"younger": 3, "older": 2}
-"""Projects beside the default one, and when they were created."""
+"""Additional projects, and when they were created."""
 HOMES = {
     "nowhere": ("default", ()),
     "one": ("younger", ("younger",)),
     "two": ("older", ("younger", "older")),
     "all": ("*", ("older", "*")),
 }
-"""People of an earlier version: the home that they get, and where they have a role."""
+"""People of an earlier version: the home project that they get, and where they have roles."""
 Rows = dict[str, list[dict[str, Any]]]
 
 
 async def lived(node: Node) -> None:
-    """One of every outcome, with files, tags, experts and what people said."""
+    """Create breakpoints with every outcome, with files, tags, experts and comments."""
     ann = await node.person("ann", "reviewer")
     bob = await node.person("bob", "reviewer")
     agent = await node.token("agent")
@@ -84,7 +84,7 @@ def rows_of(path: Path) -> Rows:
 
 @pytest.fixture(scope="module")
 def living(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Rows]:
-    """What a life leaves in the tables, without rules and with them."""
+    """Return the rows of a used database, both without and with rules."""
 
     async def live(settings: Settings, *, rules: bool) -> None:
         async with running_node(settings) as node:
@@ -103,7 +103,7 @@ def living(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Rows]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Settings]:
-    """Somewhere with nothing in it."""
+    """Yield settings for an empty database."""
     if request.param == "sqlite":
         with empty(None) as settings:
             yield settings
@@ -113,8 +113,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Settings]:
 
 
 def without_counts(rows: Rows) -> Rows:
-    """Return what a version left whose events do not say whose approvals a breakpoint counts with."""
-    assert not rows["assent_leaves"], "signed events could not be changed"
+    """Return rows as left by a version whose events do not record whose approvals a breakpoint counts."""
+    assert not rows["assent_leaves"], "signed events cannot be changed"
     events: list[dict[str, Any]] = []
     heads: dict[str, str] = {}
     for row in sorted(rows["assent_events"], key=lambda row: (row["breakpoint_id"], row["seq"])):
@@ -130,16 +130,16 @@ def without_counts(rows: Rows) -> Rows:
 
 
 def as_of(settings: Settings, version: str, rows: Rows) -> Rows:
-    """Make the tables of a version and put into them what they have room for; return what was put there."""
+    """Create the tables of a version, insert the rows that it supports, and return these rows."""
     settings.data_dir.mkdir(exist_ok=True)
     engine, old, put = engine_of(settings), sa.MetaData(), Rows()
     with engine.begin() as connection:
         migrations.upgrade_inside(connection, version)
         old.reflect(connection, only=lambda name, _: name.startswith("assent_") and "search" not in name)
         if settings.database_url:
-            # As a restore would: what was refused once was allowed when it happened.
+            # Disable triggers, as a restore does, because the rows were valid when they were written.
             connection.execute(sa.text("SET session_replication_role = replica"))
-        # Answers first: to what has ended nobody answers any more.
+        # Insert answers first, because an ended breakpoint accepts no more of them.
         names = sorted(rows.keys() & old.tables.keys(), key=lambda name: (name != "assent_responses", name))
         for name in names:
             there = set(old.tables[name].columns.keys())
@@ -147,7 +147,7 @@ def as_of(settings: Settings, version: str, rows: Rows) -> Rows:
             if "assent_admin_events" not in old.tables:
                 put[name] = [row for row in put[name] if not str(row.get("subject_id")).startswith("adm_")]
             if name == "assent_unsigned_events":
-                # SQLite's trigger has noted the events that were put in before.
+                # SQLite's trigger has already added the events inserted before.
                 connection.execute(sa.delete(old.tables[name]))
             if put[name]:
                 connection.execute(sa.insert(old.tables[name]), put[name])
@@ -156,7 +156,7 @@ def as_of(settings: Settings, version: str, rows: Rows) -> Rows:
 
 
 def _number_on(connection: sa.Connection, put: Rows) -> None:
-    """What the database itself would have noted beside the rows."""
+    """Update what the database derives from inserted rows: sequences and the full-text index."""
     if connection.dialect.name == "postgresql":
         sequence = "pg_get_serial_sequence('assent_breakpoints', 'ordinal')"
         connection.execute(sa.text(f"SELECT setval({sequence}, max(ordinal)) FROM assent_breakpoints"))
@@ -203,7 +203,7 @@ def test_data_of_an_earlier_version_is_complete_after_the_upgrade(
 
 
 async def goes_on(settings: Settings, *, breakpoints: int) -> None:
-    """What waited can be answered, what is new can be raised and found."""
+    """Check that pending breakpoints can be answered, and that new ones can be created and found."""
     async with running_node(settings) as node:
         admin, reviewer = await node.token("admin"), await node.token("reviewer")
         listed = (await node.call("GET", "/api/breakpoints?counts=true", admin)).json()

@@ -1,1 +1,1 @@
-"""Real parts for tests: PostgreSQL, running nodes, clients."""
+"""Real components for tests: PostgreSQL, nodes, clients and fake servers."""

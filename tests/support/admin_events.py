@@ -1,4 +1,4 @@
-"""The log of administrative acts as tests read it, and how a request, a form or a command is proven to write to it."""
+"""Read the admin log in tests, and check that a request, form or command is recorded in it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -12,7 +12,7 @@ from tests.support.nodes import Node
 
 @dataclass
 class Log:
-    """The events of a node, of which those since the last look are new."""
+    """The admin log of a node; events since the last call are new."""
 
     node: Node
     seen: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
@@ -31,7 +31,7 @@ def _key(event: AdminEvent) -> tuple[str, int]:
 
 
 def assert_recorded(new: Iterable[AdminEvent], act: str, what: str, *, actor: str, via: str | None) -> None:
-    """Check that an act has left an event of this type, by this actor, through a token or session that begins so."""
+    """Check for an event of this type by this actor, through a token or session whose id has this prefix."""
     events = list(new)
     found = [each for each in events if each.type == act]
     assert found, f"{what} recorded {[each.type for each in events]} and no {act}"
@@ -44,14 +44,14 @@ def assert_recorded(new: Iterable[AdminEvent], act: str, what: str, *, actor: st
 
 
 async def queued_run(node: Node, process: str) -> str:
-    """Have an agent start a run, which no worker takes up."""
+    """Start a run as an agent; no worker executes it."""
     answer = await node.call("POST", "/api/runs", await node.token("agent"), json={"process": process})
     assert answer.status_code == 201, answer.text
     return str(answer.json()["id"])
 
 
 async def failed_run(node: Node, process: str) -> str:
-    """Have an agent start a run, and a worker give it up."""
+    """Start a run as an agent, and make it fail as a worker would."""
     run_id = await queued_run(node, process)
 
     def use_case(tx: Transaction) -> None:

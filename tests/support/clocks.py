@@ -1,4 +1,4 @@
-"""Machines whose clock is wrong."""
+"""Servers on machines with a wrong clock."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ AHEAD, BACK = signal.SIGUSR1, signal.SIGUSR2
 
 @contextlib.contextmanager
 def off_by(settings: Settings, seconds: int) -> Generator[Process, None, None]:
-    """A server process on a machine whose clock is off; AHEAD and BACK set it by another hour."""
+    """Run a server on a machine whose clock is off by these seconds; AHEAD and BACK move it by another hour."""
     port = free_port()
     environment = os.environ | {"ASSENT_DATA_DIR": str(settings.data_dir)}
     if settings.database_url:
@@ -24,7 +24,7 @@ def off_by(settings: Settings, seconds: int) -> Generator[Process, None, None]:
     command = [sys.executable, "-m", "tests.support.wrong_clock", str(seconds), "serve", "--port", str(port)]
     process = Process(f"http://127.0.0.1:{port}", subprocess.Popen(command, env=environment))
     try:
-        assert ready(process.url, process.popen), "the server did not get ready"
+        assert ready(process.url, process.popen), "the server did not become ready"
         yield process
     finally:
         process.stop()

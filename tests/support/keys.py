@@ -1,4 +1,4 @@
-"""Keys for stored secrets, as an operator of PostgreSQL gives them to every node."""
+"""Keys for stored secrets, as an operator of PostgreSQL provides them to every node."""
 
 import base64
 import secrets
@@ -10,7 +10,7 @@ def new_key() -> str:
 
 
 def key_reference(folder: Path, *keys: str) -> str:
-    """Write keys, newest first, into a file of its owner only, and return what the settings say of it."""
+    """Write keys, newest first, to a file readable only by its owner, and return a reference to it."""
     path = folder / "secret-keys"
     path.touch(mode=0o600)
     path.write_text("".join(f"{key}\n" for key in keys or (new_key(),)))

@@ -37,7 +37,7 @@ BOTH_DATABASES = {
     "tests/store/": "the SQL itself",
     "tests/web/test_both_databases.py": "one pass over the pages",
 }
-"""Tests that `test` runs on both databases, by the start of their ids, with the reason."""
+"""Tests that `test` runs on both databases, by prefix of their ids, with the reason."""
 
 FULL = {
     "tests/api/test_openapi.py::test_no_generated_request": "thousands of generated requests",
@@ -67,7 +67,7 @@ FULL = {
     "tests/telemetry/test_traces.py::test_an_address_that_is_none": "starts a server for each bad address",
     "tests/web/test_hostile_text.py::test_no_text_changes": "every hostile text on every page",
 }
-"""Tests that `test` leaves out, by the start of their ids, with the reason."""
+"""Tests that `test` leaves out, by prefix of their ids, with the reason."""
 FEWEST_TRIALS = 10
 
 
@@ -77,7 +77,7 @@ class Shard(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Shard":
-        """Read `2/12`; any whole number is taken modulo the count, so that a commit count can be passed as it is."""
+        """Parse `2/12`; the number is taken modulo the count, so that a count of commits can be passed unchanged."""
         number, _, count = text.partition("/")
         if not (number.isdigit() and count.isdigit() and int(count) > 0):
             message = f"--shard takes NUMBER/COUNT, such as 2/12, not {text!r}"
@@ -85,7 +85,7 @@ class Shard(NamedTuple):
         return cls(int(number) % int(count), int(count))
 
     def holds(self, nodeid: str) -> bool:
-        # By file, so that tests that share a server stay together.
+        # Split by file, so that tests that share a server stay together.
         name = nodeid.partition("::")[0]
         return int(hashlib.sha256(name.encode()).hexdigest(), 16) % self.parts == self.number
 
@@ -123,7 +123,7 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def export(config: pytest.Config) -> None:
-    """Tell the test modules, which read their number of trials while they are imported, and their child processes."""
+    """Export the options to test modules, which need the number of trials at import time, and to child processes."""
     os.environ[VARIABLE] = config.getoption("--lane")
     os.environ[FULL_SHARD_VARIABLE] = config.getoption("--full-shard") or ""
 
@@ -144,7 +144,7 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
         items[:] = kept
     functions: set[Any] = {getattr(item, "obj", None) for item in items}
     for function in filter(is_hypothesis_test, functions):
-        # A profile cannot do this: the settings of a decorator win over it.
+        # A profile does not work, because the settings of a decorator override it.
         own = function._hypothesis_internal_use_settings
         trials = scaled(own.max_examples, function.__module__)
         function._hypothesis_internal_use_settings = settings(own, max_examples=trials)

@@ -1,11 +1,11 @@
-"""A mail server: real SMTP on a port of its own, which keeps what it was given and fails as it is told.
+"""A mail server: real SMTP on a free port, which stores emails and has configurable faults.
 
     with mail_server() as mail:
         settings = {"host": "127.0.0.1", "port": mail.port, "tls": "none", "from": "assent@example.com"}
         ...
         mail.wait(lambda letters: len(letters) == 1)
 
-Addresses at it: `bad@…` is refused for good (550), `later@…` for now (450); all others are taken.
+Recipients: `bad@…` is refused permanently (550) and `later@…` temporarily (450); all others are accepted.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ USER, PASSWORD = "assent", "open sesame"
 
 @dataclass(frozen=True)
 class Letter:
-    """One letter, as it was handed over."""
+    """An email as it was received."""
 
     sender: str
     recipients: tuple[str, ...]
@@ -53,7 +53,7 @@ class Letter:
 
 
 class MailServer:
-    """Takes every letter, unless it was told otherwise."""
+    """Accepts every email unless configured otherwise."""
 
     def __init__(self, *, tls: ssl.SSLContext | None = None, signing_in: bool = False) -> None:
         self.letters: list[Letter] = []
@@ -68,15 +68,15 @@ class MailServer:
         self._loop = asyncio.new_event_loop()
 
     def answer(self, *answers: str) -> None:
-        """Answer the next letters so instead of taking them: `451 Try again later`."""
+        """Respond to the next emails with these replies instead of accepting them: `451 Try again later`."""
         self._answers += answers
 
     def drop(self, times: int = 1) -> None:
-        """Keep the next letters and hang up without a word: the sender cannot know."""
+        """Store the next emails, but close the connection without a reply."""
         self._drops = times
 
     def hold(self) -> None:
-        """Leave letters without an answer until they are let go."""
+        """Do not reply to emails until `let_go`."""
         self._held = threading.Event()
 
     def let_go(self) -> None:
@@ -85,11 +85,11 @@ class MailServer:
             self._held = None
 
     def wait(self, enough: Callable[[list[Letter]], bool], *, seconds: float = PATIENCE) -> bool:
-        """Return as soon as what has arrived is enough; False when it never was."""
+        """Return True as soon as the condition holds, or False after the timeout."""
         with self._changed:
             return self._changed.wait_for(lambda: enough(self.letters), seconds)
 
-    async def handle_RCPT(  # noqa: N802  # the name aiosmtpd looks for
+    async def handle_RCPT(  # noqa: N802  # the name that aiosmtpd expects
         self, server: SMTP, session: Session, envelope: Envelope, address: str, options: Any
     ) -> str:
         del server

@@ -1,4 +1,4 @@
-"""A model of our own behind the Messages API: says what a script tells it to, over real server-sent events."""
+"""A fake model behind the Messages API: it follows a script, and responds with real server-sent events."""
 
 import contextlib
 import json
@@ -10,12 +10,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeAlias
 
 Asked: TypeAlias = Mapping[str, Any]
-"""The body of a request: what the model is told, and which tools it has."""
+"""The body of a request: the messages and the available tools."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What the model does next: says something, or calls tools by their names with their inputs."""
+    """The model's next turn: text, or tool calls with their inputs."""
 
     text: str = ""
     calls: Sequence[tuple[str, Mapping[str, Any]]] = ()
@@ -33,12 +33,12 @@ Script: TypeAlias = Callable[[Asked], Turn]
 
 
 def has_tool(asked: Asked, name: str) -> bool:
-    """Whether the model has it; clients also ask for titles and the like, without any tools."""
+    """Return whether the model has this tool; clients also make requests without tools, such as for titles."""
     return any(tool.get("name") == name for tool in asked.get("tools") or ())
 
 
 def heard(asked: Asked) -> list[str]:
-    """What the model was told of its calls since it last spoke, each in one line."""
+    """Return the results of the model's last tool calls, each on one line."""
     content = asked["messages"][-1]["content"]
     results = [] if isinstance(content, str) else [each for each in content if each.get("type") == "tool_result"]
     return [_line(each.get("content") or "") for each in results]
@@ -51,7 +51,7 @@ def _line(content: Any) -> str:
 
 @contextlib.contextmanager
 def messages_api(script: Script) -> Iterator[str]:
-    """Serve a model that follows the script; give its address."""
+    """Serve a model that follows the script, and yield its URL."""
 
     class Handler(_Handler):
         follow = staticmethod(script)
@@ -89,7 +89,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.do_HEAD()
 
     def log_message(self, *_: object) -> None:
-        """Say nothing: whoever serves prints what it heard."""
+        """Log nothing, because the server's own output is shown."""
 
     def _json(self, body: Mapping[str, Any]) -> None:
         self._send("application/json", json.dumps(body))
@@ -141,7 +141,7 @@ def _events(model: str, content: Sequence[Mapping[str, Any]]) -> Iterator[dict[s
 
 
 def _parts(block: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A block as it begins, and what fills it."""
+    """Return a block as it starts, and the delta that completes it."""
     if block["type"] == "text":
         return {**block, "text": ""}, {"type": "text_delta", "text": block["text"]}
     return {**block, "input": {}}, {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}

@@ -1,4 +1,4 @@
-"""Nodes to test against: in this process over ASGI, or as real processes over a socket."""
+"""Nodes for tests: in this process over ASGI, or as separate server processes."""
 
 import asyncio
 import contextlib
@@ -28,9 +28,9 @@ from assent.store.transaction import Transaction
 from tests.support.zygote import shared
 
 PATIENCE = 300.0
-"""Seconds after which a server that starts is given up; nothing is asserted about anything shorter."""
+"""Seconds to wait for a server to start; no shorter time is asserted."""
 CHEAP_HASHER = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
-"""The real cost is 0.2 s of CPU for each password; `tests/docs/test_security.py` checks it."""
+"""A real hash takes 0.2 s of CPU time; `tests/docs/test_security.py` checks that cost."""
 _numbers = itertools.count(1)
 _ports = itertools.count(1)
 PORTS, PORTS_PER_PROCESS = range(10_000, 32_000), 500
@@ -38,7 +38,7 @@ PORTS, PORTS_PER_PROCESS = range(10_000, 32_000), 500
 
 @dataclass
 class ManualClock:
-    """Time that moves only when told to."""
+    """A clock that moves only when the test advances it."""
 
     at: int = 1_800_000_000_000_000
 
@@ -51,14 +51,14 @@ class ManualClock:
 
 @dataclass
 class Node:
-    """A node in this process, with a client and tokens at hand."""
+    """A node in this process, with a client and tokens."""
 
     assent: Assent
     client: httpx2.AsyncClient
     tokens: dict[str, str] = field(default_factory=dict[str, str])
 
     async def token(self, kind: str, **options: Any) -> str:
-        """Make a token of a kind; without options, the same one each time."""
+        """Create a token of this kind; without options, return the same one each time."""
         plain = not options
         if plain and kind in self.tokens:
             return self.tokens[kind]
@@ -74,7 +74,7 @@ class Node:
         return secret
 
     async def person(self, name: str, *roles: str, project: str = "default") -> str:
-        """Add somebody with these roles and return a token that carries them all."""
+        """Create a person with these roles, and return a token with all of them."""
 
         def use_case(tx: Transaction) -> str:
             self.assent.people.create_person(tx, name, project=project, roles=frozenset(map(Role, roles)))
@@ -89,7 +89,7 @@ class Node:
         return await self.client.request(method, path, headers=headers, **options)
 
     async def create(self, token: str | None = None, /, **body: Any) -> dict[str, Any]:
-        """Raise a breakpoint and return it."""
+        """Create a breakpoint and return it."""
         sent = {"agentId": "agent-1", "title": "Deploy to production", "payload": {"question": "Deploy?"}} | body
         answer = await self.call("POST", "/api/breakpoints", token or await self.token("agent"), json=sent)
         assert answer.status_code == 201, answer.text
@@ -102,12 +102,12 @@ class Node:
 
 @contextlib.asynccontextmanager
 async def running_node(settings: Settings, **parts: Any) -> AsyncIterator[Node]:
-    """Start a node in this process, on data that is already migrated."""
+    """Start a node in this process, on migrated data."""
     assent = Assent(settings, **{"hasher": CHEAP_HASHER} | parts)
     await assent.start()
     try:
         await assent.database.write(assent.people.bootstrap)
-        # What it does when it starts, it has done: nothing of it happens in the middle of a test.
+        # Wait for the startup tasks, so that none of them runs in the middle of a test.
         await assent.timekeeper.has_looked.wait()
         transport = httpx2.ASGITransport(app=application(assent), client=("127.0.0.1", 1234))
         async with httpx2.AsyncClient(transport=transport, base_url="http://assent.test", timeout=60) as client:
@@ -117,10 +117,10 @@ async def running_node(settings: Settings, **parts: Any) -> AsyncIterator[Node]:
 
 
 def free_port() -> int:
-    """Return a port that no server uses, from a range of this process's own.
+    """Return an unused port from a range reserved for this process.
 
-    It lies below the ports that the system gives to outgoing connections. A client that retries a port of theirs while
-    its server restarts can be given that very port, connect to itself, and keep the server from starting.
+    The range is below the ports that the system assigns to outgoing connections. Otherwise, a client that keeps
+    retrying while its server restarts could be assigned that very port, connect to itself and block the server.
     """
     for number in itertools.count(next(_ports)):
         port = PORTS.start + (os.getpid() * PORTS_PER_PROCESS + number % PORTS_PER_PROCESS) % len(PORTS)
@@ -131,7 +131,7 @@ def free_port() -> int:
 
 
 class Life(Protocol):
-    """What a test needs to know of a process: as subprocess has it."""
+    """The part of subprocess.Popen that tests use."""
 
     @property
     def pid(self) -> int: ...
@@ -155,7 +155,7 @@ class Process:
     popen: Life
 
     def stop(self, *, timeout: float = PATIENCE) -> int:
-        """SIGTERM, as an operator would."""
+        """Send SIGTERM, as an operator would, and return the exit code."""
         self.popen.send_signal(signal.SIGTERM)
         return self.popen.wait(timeout)
 
@@ -165,7 +165,7 @@ class Process:
 
 
 def ready(url: str, popen: Life, *, path: str = "/readyz") -> bool:
-    """Wait until a starting server answers this with 200; False when it ended or took too long."""
+    """Wait until a starting server responds with 200; False if it exited or took too long."""
     deadline = time.monotonic() + PATIENCE
     host = url.removeprefix("http://")
     while time.monotonic() < deadline and popen.poll() is None:
@@ -181,7 +181,7 @@ def ready(url: str, popen: Life, *, path: str = "/readyz") -> bool:
 
 
 def interpreter(arguments: list[str], environment: dict[str, str], log: Path | None) -> Life:
-    """Start `assent` as everybody does: in an interpreter of its own."""
+    """Start `assent` in its own interpreter, as in production."""
     with log.open("ab") if log else contextlib.nullcontext(subprocess.DEVNULL) as output:
         return subprocess.Popen(
             [sys.executable, "-m", "assent", *arguments], env=environment, stdout=output, stderr=output
@@ -191,7 +191,7 @@ def interpreter(arguments: list[str], environment: dict[str, str], log: Path | N
 def launch(
     settings: Settings, *, port: int | None = None, log: Path | None = None, by: Starter = interpreter, **env: str
 ) -> Process:
-    """Start `assent serve` as a process of its own, and wait for nothing."""
+    """Start `assent serve` as a separate process, without waiting."""
     chosen = port or free_port()
     started = by(["serve", "--port", str(chosen)], environment_of(settings, **env), log)
     return Process(f"http://127.0.0.1:{chosen}", started)
@@ -203,7 +203,7 @@ def launch_worker(settings: Settings, *, log: Path | None = None, by: Starter = 
 
 
 def environment_of(settings: Settings, **env: str) -> dict[str, str]:
-    # A name in capitals is not one of ours.
+    # An upper-case name is passed unchanged, because it is not one of Assent's settings.
     given = {name if name.isupper() else f"ASSENT_{name.upper()}": value for name, value in env.items()}
     environment = os.environ | given | {"ASSENT_DATA_DIR": str(settings.data_dir)}
     if settings.database_url:
@@ -222,8 +222,8 @@ def start_server(
     until: str = "/readyz",
     **env: str,
 ) -> Process:
-    """Start `assent serve` as a process of its own and wait until it is ready, or answers another path."""
-    # Most tests ask what a server does, not how it is loaded; what is measured is loaded as usual.
+    """Start `assent serve` as a separate process, and wait until it is ready or another path responds."""
+    # Tests fork servers, which is faster; programs outside pytest, such as benchmarks, start them as in production.
     quickly = shared().start if "PYTEST_VERSION" in os.environ else interpreter
     process = launch(settings, port=port, log=log, by=by or quickly, **env)
     if ready(process.url, process.popen, path=until):
@@ -245,7 +245,7 @@ def server(settings: Settings, **options: Any) -> Iterator[Process]:
 
 
 def prepared(settings: Settings, *kinds: str) -> list[str]:
-    """Migrate, make the owner and a token of each kind; return the secrets."""
+    """Migrate, create the owner and a token of each kind, and return the secrets."""
     migrate(settings)
 
     async def make() -> list[str]:

@@ -1,4 +1,4 @@
-"""An identity provider of one's own: speaks OpenID Connect over HTTP with real keys, and lies when told to."""
+"""A fake OpenID Connect provider over HTTP with real keys, which can send invalid responses."""
 
 import base64
 import contextlib
@@ -22,7 +22,7 @@ CLIENT_ID, CLIENT_SECRET = "assent-tests", "the secret of the client"
 
 @dataclass
 class Provider:
-    """What it says of whoever signs in, and how it lies."""
+    """The claims of the person who signs in, and what to send instead of valid responses."""
 
     url: str = ""
     claims: dict[str, Any] = field(default_factory=lambda: {"sub": "248289761001"})
@@ -52,7 +52,7 @@ class Provider:
         return dict(KeySet([self.published or self.key]).as_dict(private=False))
 
     def authorize(self, query: dict[str, str]) -> str:
-        """Sign somebody in at once, as a provider that knows the browser does."""
+        """Sign in at once, as a provider with an existing browser session does."""
         self.asked.append(query)
         if self.refuses:
             return f"{query['redirect_uri']}?{urlencode({'error': self.refuses, 'state': query['state']})}"
@@ -103,7 +103,7 @@ def unsigned(_: Provider, claims: dict[str, Any]) -> str:
 
 
 def with_our_secret(_: Provider, claims: dict[str, Any]) -> str:
-    """HS256 with the client's secret: what anybody who knows it could make."""
+    """Sign with HS256 and the client secret, as anyone who knows the secret could."""
     text = ".".join(_part(each) for each in ({"alg": "HS256", "typ": "JWT"}, claims))
     seal = hmac.new(CLIENT_SECRET.encode(), text.encode(), hashlib.sha256).digest()
     return f"{text}.{base64.urlsafe_b64encode(seal).decode().rstrip('=')}"
@@ -119,7 +119,7 @@ def _part(value: object) -> str:
 
 @contextlib.contextmanager
 def provider(**parts: Any) -> Iterator[Provider]:
-    """Run one on a port of its own."""
+    """Run a provider on a free port."""
     made = Provider(**parts)
 
     class Handler(BaseHTTPRequestHandler):
@@ -150,7 +150,7 @@ def provider(**parts: Any) -> Iterator[Provider]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the shape the library calls
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the signature that the library expects
             del format, args
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

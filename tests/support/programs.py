@@ -1,4 +1,4 @@
-"""Programs of the system that tests need: on the PATH, or installed by the package manager within its time."""
+"""System programs that tests need: from the PATH, or installed by the package manager within a time limit."""
 
 import functools
 import os
@@ -10,16 +10,14 @@ LIMIT_SECONDS = 300
 
 @functools.cache
 def program(name: str, *, package: str) -> str:
-    """Return where a program is; install its package if it is nowhere and we may."""
+    """Return the path of a program; install its package if it is missing and we are allowed to."""
     found = shutil.which(name, path=_path()) or _installed(name, package)
-    assert found is not None, (
-        f"there is no {name}, and none could be installed: apt-get install {package}, and try again"
-    )
+    assert found is not None, f"{name} not found and not installable: run apt-get install {package}, and try again"
     return found
 
 
 def _path() -> str:
-    # What only root needs is often not on the PATH of others.
+    # Programs for root are often missing from other users' PATH.
     return f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
 
@@ -27,7 +25,7 @@ def _installed(name: str, package: str) -> str | None:
     if not shutil.which("apt-get") or os.geteuid() != 0:
         return None
     install = ("install", "-y", "-q", "--no-install-recommends", package)
-    # Once more with new lists: those of an image are often older than what the mirrors still have.
+    # Retry with updated package lists, because those of an image may be older than the mirrors.
     if not _apt(*install) and _apt("update", "-q"):
         _apt(*install)
     return shutil.which(name, path=_path())

@@ -1,4 +1,4 @@
-"""A receipt checked with nothing of ours: what somebody writes who has only read the documentation."""
+"""Verify a receipt without Assent's code, as described in the documentation."""
 
 import base64
 import hashlib
@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 
 def holds(text: bytes, public_key: str, *, at: datetime) -> bool:
-    """Tell whether a receipt is signed with this key and still good."""
+    """Return whether a receipt is signed with this key and still valid."""
     receipt: dict[str, Any] = json.loads(text)
     signature = base64.b64decode(receipt.pop("signature"))
     key = base64.b64decode(public_key)

@@ -1,4 +1,4 @@
-"""A receiver of callbacks: a real HTTP server that keeps what it was sent, and answers or hangs as it is told."""
+"""A receiver of callbacks: a real HTTP server that records requests, and responds or hangs as configured."""
 
 import contextlib
 import json
@@ -12,12 +12,12 @@ from typing import Any
 from standardwebhooks import Webhook
 
 PATIENCE = 300.0
-"""Seconds after which a wait gives up; nothing is asserted about anything shorter."""
+"""Seconds after which a wait gives up; no shorter time is asserted."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One request, as it arrived."""
+    """A request as it was received."""
 
     path: str
     headers: Mapping[str, str]
@@ -33,7 +33,7 @@ class Call:
         return found
 
     def verify(self, secret: str) -> None:
-        """Raise unless this was signed with the secret, in the last five minutes."""
+        """Raise an error unless this was signed with the secret in the last five minutes."""
         Webhook(secret).verify(self.body, dict(self.headers))
 
 
@@ -43,18 +43,18 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     body: bytes = b""
     drops: bool = False
-    """Whether the connection is closed instead, in the middle of an answer."""
+    """Close the connection in the middle of the response."""
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
-    # With the usual five, a busy machine refuses callers that nobody meant to refuse.
+    # With the default of 5, a busy machine refuses connections unintentionally.
     request_queue_size = 1024
 
 
 class Receiver:
-    """Keeps every call in the order of arrival; paths that nothing was said about are answered with 204."""
+    """Records every call in order of arrival; a path without configured answers responds with 204."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -68,12 +68,12 @@ class Receiver:
         return f"http://127.0.0.1:{self._server.server_address[1]}{path}"
 
     def answer(self, path: str, *answers: Answer) -> None:
-        """Answer the next calls of a path so, one after the other; the last one stays."""
+        """Respond to the next calls of a path with these answers in turn; the last one is repeated."""
         with self._changed:
             self._answers[path] = list(answers)
 
     def hold(self, path: str) -> None:
-        """Leave the calls of a path without an answer until they are let go."""
+        """Do not respond to calls of a path until `let_go`."""
         with self._changed:
             self._held[path] = threading.Event()
 
@@ -84,7 +84,7 @@ class Receiver:
             held.set()
 
     def wait(self, enough: Callable[[list[Call]], bool], *, seconds: float = PATIENCE) -> bool:
-        """Return as soon as what has arrived is enough; False when it never was."""
+        """Return True as soon as the condition holds, or False after the timeout."""
         with self._changed:
             self._changed.wait_for(lambda: enough(self.calls) or self._stopped, seconds)
             return enough(self.calls)
@@ -94,7 +94,7 @@ class Receiver:
             return [call for call in self.calls if call.path == path]
 
     def repeats(self) -> int:
-        """How many arrivals were of a message that had arrived before."""
+        """Return how many calls repeated an earlier message."""
         with self._changed:
             return sum(count - 1 for count in Counter(call.id for call in self.calls).values())
 
@@ -117,16 +117,16 @@ class Receiver:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
-            def do_POST(self) -> None:  # the name http.server looks for
+            def do_POST(self) -> None:  # the name that http.server expects
                 length = int(self.headers.get("content-length", "0"))
                 body = self.rfile.read(length)
                 if len(body) < length:
-                    # Whoever sent it was killed in the middle of it: nothing has arrived.
+                    # The sender was killed while sending, so nothing has arrived.
                     self.close_connection = True
                     return
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 answer = take(Call(self.path, headers, body))
-                # Whoever asked may have been killed meanwhile.
+                # The sender may have been killed meanwhile.
                 with contextlib.suppress(OSError):
                     if answer.drops:
                         self.wfile.write(b"HTTP/1.1 20")
@@ -145,7 +145,7 @@ class Receiver:
                     super().handle()
 
             def log_message(self, *_: Any) -> None:
-                """Say nothing: the calls are kept."""
+                """Log nothing, because calls are recorded."""
 
         return Handler
 

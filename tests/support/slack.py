@@ -1,22 +1,22 @@
-"""A Slack of our own: real HTTP, a real WebSocket, real signatures.
+"""A fake Slack with real HTTP, a real WebSocket and real signatures.
 
     async with faking_slack() as slack:
         settings = {"token": "env:SLACK_TOKEN", "appToken": "env:SLACK_APP", "apiUrl": slack.url}   # and `room`
         ...                                       # slack.resolve turns these references into its tokens
-        message = await slack.posted()            # the next message that was not waited for yet
+        message = await slack.posted()            # the next message that was not returned yet
         await slack.click("U1", message, "Approve")                 # over the socket; returns the acknowledgement
         view = await slack.opened()                                 # the next form
-        await slack.submit("U1", view, {"comment": "no"})           # what stands in which block
+        await slack.submit("U1", view, {"comment": "no"})           # the values by block
         headers, body = slack.signed(slack.clicked("U1", message, "Approve"))   # the same as a signed HTTP request
 
-It keeps `messages` (as they stand after updates), `updates`, `views`, `ephemerals`, `acks` and `calls`. `people` maps
-e-mail addresses to users, `now` is its clock. It refuses what Slack refuses: unknown tokens, rooms and triggers, blocks
-past the limits.
+It records `messages` (after updates), `updates`, `views`, `ephemerals`, `acks` and `calls`. `people` maps email
+addresses to users, and `now` is its clock. Like Slack, it refuses unknown tokens, rooms and triggers, and blocks that
+exceed the limits.
 
-Faults: `fail(method, *faults)` for the next calls, each an error's name, an HTTP status, or `(429, seconds)`;
-`hold(method)` and `let_go(method)` for a slow one; `lose(method)` does it and drops the connection before the answer;
-`silent` (True: connections are accepted and nothing is said), `deafen()` (no answer to pings any more), `drop()`,
-`refresh()` (asks to reconnect), and `push(payload, times=2)` for a duplicate envelope.
+Faults: `fail(method, *faults)` for the next calls, each an error name, an HTTP status or `(429, seconds)`;
+`hold(method)` and `let_go(method)` for a slow call; `lose(method)` executes it and drops the connection before the
+response; `silent` (True: accept connections without a greeting), `deafen()` (stop answering pings), `drop()`,
+`refresh()` (ask to reconnect), and `push(payload, times=2)` for a duplicate envelope.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
 PATIENCE = 60.0
-"""Seconds after which a wait gives up; nothing is asserted about anything shorter."""
+"""Seconds after which a wait gives up; no shorter time is asserted."""
 TEAM = "T0TEAM"
 SCOPES = "chat:write,im:write,users:read,users:read.email,channels:history,groups:history,im:history"
 
@@ -61,13 +61,13 @@ class Message:
 
     @property
     def buttons(self) -> dict[str, dict[str, Any]]:
-        """The buttons by what they say."""
+        """The buttons by label."""
         actions = [block["elements"] for block in self.blocks if block["type"] == "actions"]
         return {each["text"]["text"]: each for each in itertools.chain(*actions)}
 
     @property
     def shown(self) -> str:
-        """All that can be read in it."""
+        """All visible text."""
         return "\n".join(texts(self.blocks))
 
 
@@ -119,10 +119,10 @@ class FakeSlack:
             raise ValueError(f"{reference} is not set.")
         return known[reference]
 
-    # ── what a test waits for ──
+    # Waiting for events
 
     async def until(self, true: Callable[[], bool]) -> None:
-        """Return as soon as something is true; looked at again whenever anything happens here."""
+        """Return as soon as the condition holds; it is checked after every event here."""
         async with self._changed, asyncio.timeout(PATIENCE):
             await self._changed.wait_for(true)
 
@@ -133,7 +133,7 @@ class FakeSlack:
         return await self._next("views", self.views)
 
     async def whispered(self) -> dict[str, str]:
-        """The next message that only one user sees."""
+        """Return the next ephemeral message, which only one user sees."""
         return await self._next("ephemerals", self.ephemerals)
 
     async def _next(self, kind: str, kept: list[Kept]) -> Kept:
@@ -141,10 +141,10 @@ class FakeSlack:
         self._seen[kind] += 1
         return kept[self._seen[kind] - 1]
 
-    # ── what people do ──
+    # User actions
 
     def clicked(self, user: str, message: Message, label: str, *, team: str = TEAM) -> dict[str, Any]:
-        """What Slack sends when somebody clicks a button."""
+        """Return the payload that Slack sends when a user clicks a button."""
         n = next(self._count)
         trigger = f"trigger-{n}"
         self._triggers[trigger] = user
@@ -161,7 +161,7 @@ class FakeSlack:
         }
 
     def submitted(self, user: str, view: View, values: Mapping[str, str | None], *, team: str = TEAM) -> dict[str, Any]:
-        """What Slack sends when somebody submits a form: text, or for a choice what it says."""
+        """Return the payload for a form that a user submits; values are texts, or the labels of choices."""
         state = {block_id: {"value": _state(each, values.get(block_id))} for block_id, each in view.inputs.items()}
         return {
             "type": "view_submission",
@@ -177,7 +177,7 @@ class FakeSlack:
         return await self.push(self.submitted(user, view, values))
 
     async def push(self, payload: Mapping[str, Any], *, times: int = 1) -> dict[str, Any]:
-        """Send over the newest connection, perhaps more than once, and return the last acknowledgement."""
+        """Send over the newest connection, optionally several times, and return the last acknowledgement."""
         await self.until(lambda: bool(self.connections))
         envelope = f"envelope-{next(self._count)}"
         sent = {
@@ -192,11 +192,11 @@ class FakeSlack:
         return [ack for ack in self.acks if ack["envelope_id"] == envelope][-1]
 
     async def envelope(self, sent: Mapping[str, Any], connection: ServerConnection | None = None) -> None:
-        """Send a whole envelope, and wait for nothing."""
+        """Send a complete envelope without waiting."""
         await (connection or self.connections[-1]).send(json.dumps(sent))
 
     def signed(self, payload: Mapping[str, Any], *, at: float | None = None) -> tuple[dict[str, str], bytes]:
-        """Return the headers and the body of the HTTP request that Slack would send."""
+        """Return the headers and body of the HTTP request that Slack would send."""
         body = urlencode({"payload": json.dumps(payload)}).encode()
         sent = str(int(self.now() if at is None else at))
         mac = hmac.new(self.signing_secret.encode(), f"v0:{sent}:".encode() + body, hashlib.sha256).hexdigest()
@@ -207,7 +207,7 @@ class FakeSlack:
         }
         return headers, body
 
-    # ── faults ──
+    # Faults
 
     def fail(self, method: str, *faults: Fault) -> None:
         self._faults[method] += faults
@@ -219,7 +219,7 @@ class FakeSlack:
         self._held.pop(method).set()
 
     def lose(self, method: str) -> None:
-        """Do the next call of a method, and drop the connection instead of answering."""
+        """Execute the next call of a method, but drop the connection instead of responding."""
         self._lost.add(method)
 
     def drop(self) -> None:
@@ -233,7 +233,7 @@ class FakeSlack:
     async def refresh(self) -> None:
         await self.connections[-1].send(json.dumps({"type": "disconnect", "reason": "refresh_requested"}))
 
-    # ── the Web API ──
+    # Web API
 
     async def _answer(self, method: str, authorization: str, arguments: dict[str, str]) -> tuple[int, dict[str, Any]]:
         async with self._changed:
@@ -336,7 +336,7 @@ class FakeSlack:
         ]
         return {"messages": shown, "response_metadata": {"next_cursor": more}}
 
-    # ── the servers ──
+    # Servers
 
     async def serve_http(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
@@ -389,7 +389,7 @@ class FakeSlack:
 
 
 def texts(value: object) -> list[str]:
-    """Return every text object's text, however deep."""
+    """Return the texts of all text objects, at any depth."""
     if isinstance(value, list):
         return [text for each in value for text in texts(each)]
     if not isinstance(value, dict):
@@ -400,7 +400,7 @@ def texts(value: object) -> list[str]:
 
 
 def invalid(blocks: list[dict[str, Any]], *, most: int = 50) -> str | None:
-    """Say which of Slack's limits these blocks are past."""
+    """Return which of Slack's limits these blocks exceed, if any."""
     ids = [block["block_id"] for block in blocks if "block_id" in block]
     if not 0 < len(blocks) <= most or len(set(ids)) != len(ids) or any(not 0 < len(each) <= 255 for each in ids):
         return "blocks"

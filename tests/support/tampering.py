@@ -1,4 +1,4 @@
-"""The data behind the server's back: raw statements, with the locks picked as somebody with the file would."""
+"""Direct access to the data: raw SQL with protections disabled, as an attacker with database access would use it."""
 
 import contextlib
 import sqlite3
@@ -21,7 +21,7 @@ EVENT = ("seq", "type", "actor", "at", "metadata", "previous", "hash")
 
 
 class Raw:
-    """A connection of one's own; every statement is committed at once."""
+    """A separate connection on which every statement is committed immediately."""
 
     def __init__(self, settings: Settings) -> None:
         self.connection: sqlite3.Connection | psycopg.Connection[tuple[Any, ...]]
@@ -42,7 +42,7 @@ class Raw:
             self.connection.execute(for_psycopg(statement), params)
 
     def one(self, table: str, **key: Any) -> dict[str, Any]:
-        """Return the one row that a key names."""
+        """Return the only row with this key."""
         names = [column.name for column in metadata.tables[table].columns]
         test = " AND ".join(f"{name} = :{name}" for name in key)
         (row,) = self.all(f"SELECT {', '.join(names)} FROM {table} WHERE {test}", **key)
@@ -60,7 +60,7 @@ def raw(settings: Settings) -> Iterator[Raw]:
 
 @contextlib.contextmanager
 def unlocked(settings: Settings) -> Iterator[Raw]:
-    """Let anything be written; afterwards the triggers are where they were, and only the rows tell of it."""
+    """Allow any write; on SQLite the triggers are restored afterwards, so that only the rows differ."""
     with raw(settings) as opened:
         if settings.database_url:
             opened.run("SET session_replication_role = replica")
@@ -84,7 +84,7 @@ def unlocked(settings: Settings) -> Iterator[Raw]:
 
 @contextlib.asynccontextmanager
 async def resting(settings: Settings, **parts: Any) -> AsyncIterator[Assent]:
-    """A node whose database answers, and that does nothing by itself."""
+    """Yield a node with a working database that does nothing by itself."""
     node = Assent(settings, **parts)
     await node.database.start()
     try:
@@ -94,13 +94,13 @@ async def resting(settings: Settings, **parts: Any) -> AsyncIterator[Assent]:
 
 
 def forge(opened: Raw, breakpoint_id: str, edit: Callable[[list[Event]], None]) -> None:
-    """Rewrite the history and everything that is computed from it, as somebody who knows how would."""
+    """Rewrite the history and everything computed from it, as an attacker who knows the format would."""
     last = _rewrite(opened, "assent_events", "breakpoint_id", "breakpointId", breakpoint_id, edit)
     write(opened, "assent_breakpoints", {"id": breakpoint_id}, _end_of(last))
 
 
 def forge_rule(opened: Raw, rule_id: str, edit: Callable[[list[Event]], None]) -> None:
-    """Rewrite the history of a rule, and the row after it."""
+    """Rewrite the history of a rule, and update its row."""
     last = _rewrite(opened, "assent_rule_events", "rule_id", "ruleId", rule_id, edit)
     said = msgspec.json.decode(last["metadata"])["rule"]
     row = {name: said[name] for name in ("pattern", "action", "mode", "note")}
@@ -114,7 +114,7 @@ def _end_of(last: Event) -> dict[str, Any]:
     return {"head": last["hash"], "version": last["seq"], "updated_at": last["at"]}
 
 
-def _rewrite(  # what a chain is made of
+def _rewrite(  # the parts of a chain
     opened: Raw, table: str, parent: str, name: str, parent_id: str, edit: Callable[[list[Event]], None]
 ) -> Event:
     columns = (parent, *EVENT)
@@ -139,7 +139,7 @@ def _rewrite(  # what a chain is made of
 
 
 def _note(opened: Raw, table: str, parent: str, parent_id: str) -> None:
-    """Let what is new be taken into the log, as the database would have; what is in it stays as it is."""
+    """Queue new events for the log, as the database would; events already in the log stay as they are."""
     opened.run("DELETE FROM assent_unsigned_events WHERE subject_id = :id", id=parent_id)
     opened.run(
         f"INSERT INTO assent_unsigned_events (subject_id, seq) SELECT {parent}, seq FROM {table} c WHERE {parent} = :id"
@@ -157,7 +157,7 @@ def keys(opened: Raw, table: str) -> list[dict[str, Any]]:
 
 
 def touched(where: Settings, rows: Sequence[T]) -> Sequence[T]:
-    """Return all of them on SQLite; every fifth on PostgreSQL, where each look takes longer and is the same code."""
+    """Return all rows on SQLite, but every fifth on PostgreSQL, where checks are slower and use the same code."""
     return rows[::5] if where.database_url else rows
 
 
@@ -168,7 +168,7 @@ def write(opened: Raw, table: str, key: dict[str, Any], changes: dict[str, Any])
 
 
 def other(value: Any) -> Iterator[Any]:
-    """Return values that mean something else than this one."""
+    """Yield values with a different meaning."""
     if isinstance(value, int):
         yield from (value + 1, 1 - value if value in (0, 1) else value - 1)
     elif value is None:
@@ -180,7 +180,7 @@ def other(value: Any) -> Iterator[Any]:
 
 
 def _changed(value: Any) -> Iterator[Any]:
-    """Return the same JSON with one thing in it changed, for each thing in it."""
+    """Yield the same JSON with a single change, for each value in it."""
     if isinstance(value, dict):
         yield value | {"added": 1}
         for name, inner in value.items():

@@ -1,4 +1,4 @@
-"""Waiting for what tells nobody that it has happened, such as a row that another process writes."""
+"""Polling for changes without notifications, such as rows written by another process."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,7 +8,7 @@ Value = TypeVar("Value")
 
 
 async def until(look: Callable[[], Awaitable[Value]], enough: Callable[[Value], bool]) -> Value:
-    """Look again and again until what is there is enough; the test's own time limit is the only one."""
-    while not enough(found := await look()):  # noqa: ASYNC110  # there is nothing to be told by
+    """Poll until the result is sufficient; the only time limit is that of the test."""
+    while not enough(found := await look()):  # noqa: ASYNC110  # there is no signal to wait for
         await asyncio.sleep(0.05)
     return found

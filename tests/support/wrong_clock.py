@@ -1,4 +1,4 @@
-"""`python -m tests.support.wrong_clock -3600 serve`: a machine whose clock is off, and jumps at SIGUSR1 and SIGUSR2."""
+"""`python -m tests.support.wrong_clock -3600 serve`: a machine with a wrong clock that jumps at SIGUSR1 and SIGUSR2."""
 
 import signal
 import sys
@@ -22,7 +22,7 @@ def main() -> None:
     time.time = lambda: _wrong() / 1_000_000_000
     signal.signal(signal.SIGUSR1, _jump)
     signal.signal(signal.SIGUSR2, _jump)
-    from assent.cli.main import run  # noqa: PLC0415  # after the clock has been set
+    from assent.cli.main import run  # noqa: PLC0415  # imported after the clock is set
 
     run()
 

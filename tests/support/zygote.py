@@ -1,7 +1,7 @@
-"""Lives in tenths of a second: a process that has loaded everything once and forks each new server off itself.
+"""Starts servers in tenths of a second: a process that has imported everything once forks each new server.
 
-What it forks is a server like any other, with a port, a database and a death of its own; only the imports are shared.
-The process itself has no threads and opens nothing, so there is nothing that a fork could tear apart.
+A forked server is like any other, with its own port, database and lifetime; it only shares the imports. The zygote has
+no threads and opens nothing, so that forking is safe.
 """
 
 import atexit
@@ -34,7 +34,7 @@ LOADED = (
 
 
 class Forked:
-    """As much of a Popen as a test asks for, of a process that is somebody else's child."""
+    """The part of Popen that tests use, for a process that is not our child."""
 
     def __init__(self, zygote: "Zygote", pid: int) -> None:
         self.pid = pid
@@ -60,7 +60,7 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
     def _ended(self, timeout: float | None) -> int | None:
-        """Return the exit code, or None when it still lives after so many seconds."""
+        """Return the exit code, or None if the process is still alive after the timeout."""
         if self.returncode is None and select.select([self._life], [], [], timeout)[0]:
             self.returncode = self._zygote.collect(self.pid)
             os.close(self._life)
@@ -83,7 +83,7 @@ class Zygote:
         return Forked(self, self._ask(wanted))
 
     def run(self, arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
-        """Fork one that ends by itself; return its exit code and what it said."""
+        """Fork a process that ends by itself; return its exit code and output."""
         with tempfile.NamedTemporaryFile(suffix=".said") as said:
             return self.start(arguments, environment, Path(said.name)).wait(), Path(said.name).read_text()
 
@@ -92,8 +92,8 @@ class Zygote:
 
     def _ask(self, what: Mapping[str, Any]) -> int:
         requests, answers = self._process.stdin, self._process.stdout
-        assert requests is not None, "a pipe"
-        assert answers is not None, "a pipe"
+        assert requests is not None, "stdin is not a pipe"
+        assert answers is not None, "stdout is not a pipe"
         with self._turn:
             requests.write(json.dumps(what) + "\n")
             requests.flush()
@@ -104,13 +104,13 @@ class Zygote:
 def zygote() -> Iterator[Zygote]:
     command = [sys.executable, "-m", "tests.support.zygote"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        # When its input ends, it ends what it has forked and itself.
+        # When its input is closed, the zygote kills its children and exits.
         yield Zygote(process)
 
 
 @functools.cache
 def shared() -> Zygote:
-    """One for everybody in this process; it ends with it."""
+    """Return the zygote shared by this process, which ends with it."""
     stack = contextlib.ExitStack()
     atexit.register(stack.close)
     return stack.enter_context(zygote())
@@ -127,7 +127,7 @@ def main() -> None:
             sys.stdout.write(f"{answer}\n")
             sys.stdout.flush()
     finally:
-        # Those who were forked come by here, too, when they end.
+        # Forked children pass through here as well when they end.
         for pid in living if os.getpid() == me else ():
             os.kill(pid, signal.SIGKILL)
 
@@ -138,7 +138,7 @@ def _collected(pid: int, living: set[int]) -> int:
 
 
 def _forked(wanted: Mapping[str, Any], living: set[int]) -> int:
-    assert len(list(Path("/proc/self/task").iterdir())) == 1, "a fork would leave the other threads behind"
+    assert len(list(Path("/proc/self/task").iterdir())) == 1, "a fork would leave other threads behind"
     pid = os.fork()
     if pid == 0:
         _live(wanted)
@@ -147,7 +147,7 @@ def _forked(wanted: Mapping[str, Any], living: set[int]) -> int:
 
 
 def _live(wanted: Mapping[str, Any]) -> NoReturn:
-    """Be `assent` with these arguments, as if started by itself."""
+    """Run `assent` with these arguments, as if started directly."""
     log = os.open(wanted["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for taken, number in ((nothing, 0), (log, 1), (log, 2)):
@@ -156,7 +156,7 @@ def _live(wanted: Mapping[str, Any]) -> NoReturn:
     os.environ.clear()
     os.environ.update(wanted["environment"])
     sys.argv = ["assent", *wanted["arguments"]]
-    from assent.cli.main import run  # noqa: PLC0415  # loaded long ago
+    from assent.cli.main import run  # noqa: PLC0415  # already imported
 
     run()
     sys.exit(0)

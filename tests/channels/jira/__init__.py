@@ -1,1 +1,1 @@
-"""Ways out to people and programs."""
+"""Tests of the Jira channel."""

@@ -1,4 +1,4 @@
-"""Jira channels for tests: made towards a server of the cloud, or of a data center."""
+"""Fixtures: fake Jira servers, both Cloud and Data Center, and channels connected to them."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -33,7 +33,7 @@ def cloud() -> Iterator[Jira]:
 
 @pytest.fixture
 async def channel(jira_secrets: None) -> AsyncIterator[Make]:
-    """Make a channel to a server, with settings that work unless others are given."""
+    """Return a function that creates a channel for a server, with working settings unless overridden."""
     del jira_secrets
     async with lent_tools() as kit:
 

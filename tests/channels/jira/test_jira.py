@@ -1,4 +1,4 @@
-"""The Jira channel against a real server: one issue for each breakpoint, whatever happens on the way."""
+"""The Jira channel against a real server: one issue for each breakpoint, even after lost replies and errors."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Answers given in Jira: signed, found by ourselves, by whom, and what is never one."""
+"""Answers given in Jira: webhooks and polling, signatures, identities, and what is never an answer."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ def hook(jira: Jira, key: str = "OPS-1") -> Incoming:
 
 
 class Taken(list[Incoming]):
-    """What a listener was given, in order."""
+    """Records the messages that a listener received, in order."""
 
     def __init__(self) -> None:
         super().__init__()

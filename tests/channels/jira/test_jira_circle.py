@@ -1,4 +1,4 @@
-"""The whole circle in Jira: an issue made, moved, the agent woken, the issue closed; and never two issues for one."""
+"""End to end in Jira: an issue is created and moved, the agent is notified, and the issue is closed."""
 
 import asyncio
 from typing import Any
@@ -40,7 +40,7 @@ async def until(jira: Jira, enough: Any) -> dict[str, Issue]:
 
 
 async def hand_in(node: Node, channel_id: str, jira: Jira, key: str = "OPS-1") -> int:
-    """Deliver a webhook as Jira does: again while the server answers 503, because it is still recording the message."""
+    """Deliver a webhook as Jira does: retry while the server answers 503, because it is still recording the message."""
     headers, body = jira.hook(key, secret=HOOK)
 
     async def send() -> int:
@@ -126,7 +126,7 @@ async def test_an_unlinked_person_gets_one_reply_and_cannot_decide(
 async def test_an_issue_that_we_did_not_create_cannot_decide(
     working: Node, cloud: Jira, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody puts the label of one issue on another, and waits for Ann to move that one."""
+    """An attacker copies the label of one breakpoint's issue to another issue and waits for Ann to move that one."""
     channel_id = await in_jira(working, cloud, monkeypatch)
     harmless, grave = await working.create(), await working.create()
     await until(cloud, lambda issues: len(issues) == 2)

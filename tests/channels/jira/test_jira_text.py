@@ -1,4 +1,4 @@
-"""Text for Jira: whatever an agent writes becomes a document that Jira takes, with one link in it and no mention."""
+"""Text for Jira: any agent text becomes a valid document with a single link and no mentions."""
 
 import re
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def nodes(node: Node) -> Iterator[Node]:
 
 
 def check(node: Node) -> None:
-    """Hold a document against the schema of the format, as far as we use it."""
+    """Validate a document against the part of the Atlassian Document Format schema that we use."""
     for each in nodes(node):
         inside = each.get("content", [])
         assert all(child["type"] in INSIDE[each["type"]] for child in inside), each
