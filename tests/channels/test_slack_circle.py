@@ -51,7 +51,7 @@ async def waited(node: Node, breakpoint_id: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("socket", [True, False], ids=["socket", "http"])
-async def test_approved_by_a_button(working: Node, socket: bool) -> None:  # noqa: FBT001  # one of two transports
+async def test_approval_by_a_button_releases_the_breakpoint_and_closes_the_message(working: Node, socket: bool) -> None:  # noqa: FBT001  # one of two transports
     async with faking_slack() as slack:
         channel_id = await in_slack(working, slack, socket=socket)
         created = await working.create()
@@ -72,7 +72,7 @@ async def test_approved_by_a_button(working: Node, socket: bool) -> None:  # noq
 
 
 @pytest.mark.parametrize("socket", [True, False], ids=["socket", "http"])
-async def test_rejected_with_a_reason_in_a_form(working: Node, socket: bool) -> None:  # noqa: FBT001  # one of two transports
+async def test_rejection_with_a_reason_is_submitted_in_a_form(working: Node, socket: bool) -> None:  # noqa: FBT001  # one of two transports
     async with faking_slack() as slack:
         channel_id = await in_slack(working, slack, socket=socket)
         created = await working.create()
@@ -94,7 +94,7 @@ def demand_tickets(tags: list[str]) -> Callable[[Transaction], None]:
     return use_case
 
 
-async def test_an_approval_without_its_ticket_keeps_its_text_and_is_sent_again(working: Node) -> None:
+async def test_an_approval_without_its_ticket_keeps_its_text_and_can_be_resubmitted(working: Node) -> None:
     async with faking_slack() as slack:
         channel_id = await in_slack(working, slack, socket=False)
         await working.assent.database.write(demand_tickets(["audit"]))
@@ -113,7 +113,7 @@ async def test_an_approval_without_its_ticket_keeps_its_text_and_is_sent_again(w
         assert (result["approved"], result["feedback"]) == (True, "Checked by hand.")
 
 
-async def test_answered_elsewhere_the_message_is_closed(working: Node) -> None:
+async def test_a_decision_made_elsewhere_closes_the_message(working: Node) -> None:
     async with faking_slack() as slack:
         await in_slack(working, slack, socket=True)
         created = await working.create()
@@ -124,7 +124,7 @@ async def test_answered_elsewhere_the_message_is_closed(working: Node) -> None:
         assert "ejected" in message.shown
 
 
-async def test_a_stranger_and_a_latecomer_are_told_so_privately(working: Node) -> None:
+async def test_unlinked_and_late_answers_get_private_replies(working: Node) -> None:
     async with faking_slack() as slack:
         await in_slack(working, slack, socket=True)
         created = await working.create()
@@ -142,7 +142,7 @@ async def test_a_stranger_and_a_latecomer_are_told_so_privately(working: Node) -
         assert (await stored(working, created["id"])).decision == "rejected"
 
 
-async def test_high_risk_is_not_decided_here(working: Node) -> None:
+async def test_high_risk_cannot_be_decided_in_slack(working: Node) -> None:
     async with faking_slack() as slack:
         channel_id = await in_slack(working, slack, socket=False)
         ordinary = await working.create()

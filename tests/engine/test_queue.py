@@ -28,18 +28,18 @@ async def put(node: Node, key: str, *, delay: float = 0, job: str = "probe", **p
     await node.assent.database.write(lambda tx: tx.enqueue(job, key=key, payload=payload, delay=delay))
 
 
-async def test_a_job_is_there_after_the_commit_and_only_once(node: Node) -> None:
+async def test_a_committed_job_is_queued_exactly_once(node: Node) -> None:
     await put(node, "one", n=1)
     await put(node, "one", n=2)
     assert await queued(node) == [("probe:one", "ENQUEUED")]
 
 
-async def test_a_job_with_a_delay_waits(node: Node) -> None:
+async def test_a_delayed_job_waits(node: Node) -> None:
     await put(node, "later", delay=3600)
     assert await queued(node) == [("probe:later", "DELAYED")]
 
 
-async def test_a_refused_use_case_leaves_no_job_and_harms_no_other(node: Node) -> None:
+async def test_a_rolled_back_transaction_leaves_no_job_and_does_not_affect_others(node: Node) -> None:
     def refused(tx: Transaction) -> None:
         tx.enqueue("probe", key="refused", payload={})
         msg = "No."
@@ -53,7 +53,7 @@ async def test_a_refused_use_case_leaves_no_job_and_harms_no_other(node: Node) -
     assert await queued(node) == [(f"probe:good-{n}", "ENQUEUED") for n in range(10)]
 
 
-async def test_what_was_written_before_a_job_and_after_it_stays_with_it(node: Node) -> None:
+async def test_writes_before_and_after_an_enqueue_commit_together(node: Node) -> None:
     """On PostgreSQL, enqueuing leaves pipeline mode; the writes around it must stay in the transaction."""
 
     def use_case(tx: Transaction) -> None:
@@ -114,20 +114,20 @@ async def finished(node: Node, job: str) -> str:
     return await until(status, lambda found: found not in {"ENQUEUED", "PENDING"})
 
 
-async def test_a_worker_does_the_jobs_of_its_queue(working: Node, probe: Probe) -> None:
+async def test_a_worker_executes_the_jobs_of_its_queue(working: Node, probe: Probe) -> None:
     await asyncio.gather(*(put(working, f"job-{n}", n=n) for n in range(50)))
     await probe.times(50)
     assert sorted(each["n"] for each in probe.seen) == list(range(50))
 
 
-async def test_a_job_that_fails_is_tried_again(working: Node, probe: Probe) -> None:
+async def test_a_failed_job_is_retried(working: Node, probe: Probe) -> None:
     probe.failures = 2
     await put(working, "stubborn")
     assert await finished(working, "probe:stubborn") == "SUCCESS"
     assert len(probe.seen) == 3
 
 
-async def test_a_job_nobody_knows_fails_and_stops_nothing(working: Node, probe: Probe) -> None:
+async def test_an_unknown_job_fails_without_blocking_others(working: Node, probe: Probe) -> None:
     await put(working, "strange", job="unknown")
     await put(working, "known")
     await probe.times(1)
@@ -156,7 +156,7 @@ async def leave_running(node: Node, job: str, *, by: str) -> None:
     await node.assent.database.write(use_case)
 
 
-async def test_what_a_dead_worker_left_running_is_done_by_another(working: Node, probe: Probe) -> None:
+async def test_the_jobs_of_a_dead_worker_are_executed_by_another(working: Node, probe: Probe) -> None:
     """A job's row names its worker; recovery takes jobs away from workers that are not alive."""
     await leave_running(working, "orphan", by="dead:1")
     await asyncio.to_thread(worker_of(working).recover, frozenset({worker_of(working).id}))
@@ -164,7 +164,7 @@ async def test_what_a_dead_worker_left_running_is_done_by_another(working: Node,
     assert len(probe.seen) == 1
 
 
-async def test_a_job_that_was_given_to_a_worker_and_never_reached_it_is_put_back(working: Node, probe: Probe) -> None:
+async def test_a_job_that_was_claimed_but_never_started_is_requeued(working: Node, probe: Probe) -> None:
     """The database died between claiming the job and confirming it, so the job is ours but not running."""
     mine = worker_of(working)
     await leave_running(working, "forgotten", by=mine.id)
@@ -175,7 +175,7 @@ async def test_a_job_that_was_given_to_a_worker_and_never_reached_it_is_put_back
     assert len(probe.seen) == 1
 
 
-async def test_a_stopping_worker_finishes_what_it_runs_and_leaves(settings: Settings) -> None:
+async def test_a_stopping_worker_finishes_its_jobs_and_unregisters(settings: Settings) -> None:
     async with running_node(settings, worker=True) as node:
         probe = worker_of(node).handlers["probe"] = Probe()
         await put(node, "last")

@@ -69,26 +69,26 @@ EVENT = {"event": {"id": "evt_1"}}
 
 
 @pytest.mark.parametrize("function", EVERY)
-def test_what_fits_has_no_problem(function: Any) -> None:
+def test_matching_inputs_are_accepted(function: Any) -> None:
     assert misfit(function, {"sha": "1", "number": 2, **EVENT}, complete=True) is None
     assert misfit(function, {"sha": "1", **EVENT, "events": []}, complete=True) is None
 
 
 @pytest.mark.parametrize("function", EVERY)
-def test_a_name_that_is_missing_is_named(function: Any) -> None:
+def test_a_missing_input_is_named(function: Any) -> None:
     assert misfit(function, {"number": 2}, complete=True) == "requires the input sha"
     assert misfit(function, {"number": 2}, complete=False) == "requires the input sha"
 
 
 @pytest.mark.parametrize("function", EVERY)
-def test_a_name_that_it_does_not_know_is_named(function: Any) -> None:
+def test_an_unknown_input_is_named(function: Any) -> None:
     assert misfit(function, {"sha": "1", "shah": "1"}, complete=False) == (
         "does not have an input named shah; its inputs are number, sha"
     )
 
 
 @pytest.mark.parametrize("function", EVERY)
-def test_a_value_of_another_kind_is_told(function: Any) -> None:
+def test_a_value_of_the_wrong_type_is_reported(function: Any) -> None:
     for complete in (True, False):
         problem = misfit(function, {"sha": "1", "number": "many", **EVENT}, complete=complete)
         assert problem is not None
@@ -96,30 +96,30 @@ def test_a_value_of_another_kind_is_told(function: Any) -> None:
 
 
 @pytest.mark.parametrize("function", EVERY)
-def test_a_template_stands_for_a_value_that_nobody_knows_yet(function: Any) -> None:
+def test_a_template_is_accepted_where_its_value_is_not_yet_known(function: Any) -> None:
     inputs = {"sha": "{{ event.sha }}", "number": "{{ event.data.number }}"}
     assert misfit(function, inputs, complete=False) is None
     assert misfit(function, inputs, complete=True) is not None
 
 
 @pytest.mark.parametrize("function", SILENT)
-def test_whatever_says_nothing_about_names_takes_everything(function: Any) -> None:
+def test_an_untyped_process_accepts_any_input(function: Any) -> None:
     assert shape_of(function) is None
     assert misfit(function, {"whatever": [1]}, complete=True) is None
     assert shaped(function, {"whatever": [1]}) == {"whatever": [1]}
 
 
-def test_a_model_that_is_open_takes_names_it_does_not_know() -> None:
+def test_an_open_model_accepts_unknown_inputs() -> None:
     assert misfit(loose, {"sha": "1", "more": 2}, complete=True) is None
 
 
-def test_an_event_that_is_asked_for_is_given() -> None:
+def test_an_event_input_is_passed_in() -> None:
     assert misfit(with_event, {}, complete=False) is None, "a run started by an event always has this input"
     assert misfit(with_event, {}, complete=True) == "requires the input event"
     assert shaped(with_event, EVENT).event == {"id": "evt_1"}
 
 
-def test_a_process_gets_an_object_of_the_class_it_names() -> None:
+def test_a_process_receives_an_instance_of_its_annotated_class() -> None:
     given = {"sha": "1", **EVENT}
     assert shaped(data, given) == Data("1")
     assert shaped(struct, given) == Struct("1")
@@ -129,7 +129,7 @@ def test_a_process_gets_an_object_of_the_class_it_names() -> None:
     assert shaped(data, None) is None
 
 
-def test_inputs_that_do_not_fit_are_refused_with_the_place() -> None:
+def test_mismatched_inputs_are_refused_with_their_location() -> None:
     with pytest.raises(InvalidRequest, match="Expected `str`"):
         shaped(data, {"sha": 1})
     with pytest.raises(InvalidRequest, match="sha: Input should be a valid string"):

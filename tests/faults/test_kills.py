@@ -68,7 +68,7 @@ async def test_kill_9_under_load_breaks_no_promise(
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
-def test_a_migration_that_was_killed_is_finished_by_the_next(postgres_url: str, dialect: str) -> None:
+def test_a_killed_migration_is_completed_by_the_next(postgres_url: str, dialect: str) -> None:
     """Kills it before a sample of its statements; `make soak` covers all of them."""
     place = ["--database", postgres_url] if dialect == "postgresql" else []
     line = [sys.executable, "-m", "tests.faults.migrating", "--first", "7", "--every", "61", *place]
@@ -77,7 +77,7 @@ def test_a_migration_that_was_killed_is_finished_by_the_next(postgres_url: str, 
 
 
 @pytest.mark.timeout(400)
-async def test_a_job_whose_worker_was_killed_is_finished_by_another(
+async def test_the_job_of_a_killed_worker_is_completed_by_another(
     postgres_settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = postgres_settings.model_copy(update={"outbound_allow": ("127.0.0.0/8",)})

@@ -48,7 +48,7 @@ def found(where: Settings) -> list[Finding]:
     return audit(where).findings
 
 
-def test_what_nobody_touched_has_no_finding(module_settings: Settings, lives: Lives) -> None:
+def test_an_untouched_log_has_no_findings(module_settings: Settings, lives: Lives) -> None:
     audited = audit(module_settings)
     assert audited.findings == []
     assert audited.breakpoints == len(lives.ids)
@@ -82,7 +82,7 @@ def test_every_field_of_every_row_is_guarded(module_settings: Settings, lives: L
 
 @given(data=st.data())
 @examples(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-def test_whatever_one_field_becomes_is_found(module_settings: Settings, lives: Lives, data: st.DataObject) -> None:
+def test_any_change_of_any_field_is_found(module_settings: Settings, lives: Lives, data: st.DataObject) -> None:
     del lives
     table, column = data.draw(st.sampled_from([each for each in FIELDS if each[1] not in {"seq", "n"}]))
     with unlocked(module_settings) as opened:
@@ -103,7 +103,7 @@ def test_whatever_one_field_becomes_is_found(module_settings: Settings, lives: L
 
 
 @pytest.mark.parametrize("life", ["approved", "quorum", "changed", "expired", "waiting"])
-def test_a_missing_event_is_found_wherever_it_was(module_settings: Settings, lives: Lives, life: str) -> None:
+def test_a_missing_event_is_found_at_any_position(module_settings: Settings, lives: Lives, life: str) -> None:
     with unlocked(module_settings) as opened:
         mine = [key for key in keys(opened, "assent_events") if key["breakpoint_id"] == lives.ids[life]]
         for key in mine:
@@ -115,7 +115,7 @@ def test_a_missing_event_is_found_wherever_it_was(module_settings: Settings, liv
     assert found(module_settings) == []
 
 
-def test_two_events_that_changed_places_are_found(module_settings: Settings, lives: Lives) -> None:
+def test_two_swapped_events_are_found(module_settings: Settings, lives: Lives) -> None:
     def swap(opened: Raw, one: int, two: int) -> None:
         for before, after in ((one, 1000), (two, one), (1000, two)):
             key = {"breakpoint_id": lives.ids["approved"], "seq": before}
@@ -130,7 +130,7 @@ def test_two_events_that_changed_places_are_found(module_settings: Settings, liv
     assert found(module_settings) == []
 
 
-def test_an_event_put_in_is_found(module_settings: Settings, lives: Lives) -> None:
+def test_an_inserted_event_is_found(module_settings: Settings, lives: Lives) -> None:
     with unlocked(module_settings) as opened:
         version = opened.one("assent_breakpoints", id=lives.ids["waiting"])["version"]
         for seq in (0, version + 1, version + 5):
@@ -144,7 +144,7 @@ def test_an_event_put_in_is_found(module_settings: Settings, lives: Lives) -> No
 
 
 @pytest.mark.parametrize("table", [table for table in TABLES if table != "assent_breakpoints"])
-def test_a_breakpoint_that_lost_all_its_children_is_found(module_settings: Settings, lives: Lives, table: str) -> None:
+def test_a_breakpoint_that_lost_all_its_child_rows_is_found(module_settings: Settings, lives: Lives, table: str) -> None:
     parent = lives.ids["approved"]
     with unlocked(module_settings) as opened:
         rows = [
@@ -161,7 +161,7 @@ def test_a_breakpoint_that_lost_all_its_children_is_found(module_settings: Setti
     assert found(module_settings) == []
 
 
-def test_children_without_their_breakpoint_are_found(module_settings: Settings, lives: Lives) -> None:
+def test_orphaned_child_rows_are_found(module_settings: Settings, lives: Lives) -> None:
     with unlocked(module_settings) as opened:
         row = opened.one("assent_breakpoints", id=lives.ids["cancelled"])
         opened.run("DELETE FROM assent_breakpoints WHERE id = :id", id=lives.ids["cancelled"])
@@ -173,7 +173,7 @@ def test_children_without_their_breakpoint_are_found(module_settings: Settings, 
     }
 
 
-def test_bytes_that_changed_under_their_digest_are_found(module_settings: Settings, lives: Lives) -> None:
+def test_file_content_that_does_not_match_its_digest_is_found(module_settings: Settings, lives: Lives) -> None:
     with unlocked(module_settings) as opened:
         key = keys(opened, "assent_files")[0]
         old = opened.one("assent_files", **key)["content"]
@@ -186,7 +186,7 @@ def test_bytes_that_changed_under_their_digest_are_found(module_settings: Settin
     assert other_one.findings == []
 
 
-def test_an_audit_can_be_of_one_breakpoint_or_one_project(module_settings: Settings, lives: Lives) -> None:
+def test_an_audit_can_cover_one_breakpoint_or_one_project(module_settings: Settings, lives: Lives) -> None:
     with unlocked(module_settings) as opened:
         write(opened, "assent_breakpoints", {"id": lives.ids["rejected"]}, {"votes": 7})
         one, another = (audit(module_settings, breakpoint_id=lives.ids[name]) for name in ("rejected", "expired"))
@@ -212,7 +212,7 @@ def test_a_finding_says_what_is_wrong_and_where(module_settings: Settings, lives
     assert first.what == "its hash does not match its content"
 
 
-async def test_an_audit_goes_through_every_batch(node: Node) -> None:
+async def test_an_audit_covers_every_batch(node: Node) -> None:
     for _ in range(3):
         await create(node)
     seen: list[int] = []
@@ -222,7 +222,7 @@ async def test_an_audit_goes_through_every_batch(node: Node) -> None:
     assert seen[-1] == 3
 
 
-async def test_an_audit_beside_a_server_at_work_finds_nothing(node: Node, clock: ManualClock) -> None:
+async def test_an_audit_during_writes_finds_nothing(node: Node, clock: ManualClock) -> None:
     """Rows and events are read from one snapshot despite concurrent changes."""
     owner = await node.token("reviewer")
     busy = True
@@ -249,7 +249,7 @@ async def test_an_audit_beside_a_server_at_work_finds_nothing(node: Node, clock:
 KEPT = [each for each in FIELDS if each[1] not in {"seq", "n"}]
 
 
-def test_what_purging_left_is_guarded_as_well(settings: Settings) -> None:
+def test_purged_rows_are_guarded_as_well(settings: Settings) -> None:
     missed = []
 
     async def run() -> None:

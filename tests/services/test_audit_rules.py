@@ -50,7 +50,7 @@ def found(where: Settings) -> list[str]:
     return [each.what for each in audit(where).findings]
 
 
-def test_what_nobody_touched_has_no_finding(module_settings: Settings, ruled: Ruled) -> None:
+def test_an_untouched_log_has_no_findings(module_settings: Settings, ruled: Ruled) -> None:
     audited = audit(module_settings)
     assert audited.findings == []
     assert (audited.rules, audited.rule_events) == (len(ruled.rules), len(ruled.rules) + 4)
@@ -89,7 +89,7 @@ def test_every_field_of_every_row_is_guarded(module_settings: Settings, ruled: R
 
 @given(data=st.data())
 @examples(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-def test_whatever_one_field_becomes_is_found(module_settings: Settings, ruled: Ruled, data: st.DataObject) -> None:
+def test_any_change_of_any_field_is_found(module_settings: Settings, ruled: Ruled, data: st.DataObject) -> None:
     del ruled
     table, column = data.draw(st.sampled_from([each for each in FIELDS if each[1] != "seq"]))
     with unlocked(module_settings) as opened:
@@ -110,7 +110,7 @@ def test_whatever_one_field_becomes_is_found(module_settings: Settings, ruled: R
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_a_missing_row_is_found_wherever_it_was(module_settings: Settings, ruled: Ruled, table: str) -> None:
+def test_a_missing_row_is_found_at_any_position(module_settings: Settings, ruled: Ruled, table: str) -> None:
     del ruled
     with unlocked(module_settings) as opened:
         for key in keys(opened, table):
@@ -135,7 +135,7 @@ def test_a_rule_that_lost_its_whole_history_is_found(module_settings: Settings, 
     assert "its first event is not a creation event" in [each.what for each in findings]
 
 
-def test_two_changes_in_another_order_are_found(module_settings: Settings, ruled: Ruled) -> None:
+def test_two_swapped_changes_are_found(module_settings: Settings, ruled: Ruled) -> None:
     def swap(opened: Raw) -> None:
         for before, after in ((1, 1000), (2, 1), (1000, 2)):
             write(opened, "assent_rule_events", {"rule_id": ruled.rules["auto"], "seq": before}, {"seq": after})
@@ -147,7 +147,7 @@ def test_two_changes_in_another_order_are_found(module_settings: Settings, ruled
     assert found(module_settings) == []
 
 
-def test_a_rule_written_by_hand_is_found(module_settings: Settings, ruled: Ruled) -> None:
+def test_a_rule_inserted_by_hand_is_found(module_settings: Settings, ruled: Ruled) -> None:
     with unlocked(module_settings) as opened:
         row = opened.one("assent_rules", id=ruled.rules["never"])
         put(opened, "assent_rules", row | {"id": "rule-invented", "action": "auto-approve", "pattern": "*"})
@@ -156,7 +156,7 @@ def test_a_rule_written_by_hand_is_found(module_settings: Settings, ruled: Ruled
     assert {each.rule_id for each in findings} == {"rule-invented"}
 
 
-def test_a_shadow_that_no_breakpoint_tells_of_is_found(module_settings: Settings, ruled: Ruled) -> None:
+def test_a_shadow_row_without_its_event_is_found(module_settings: Settings, ruled: Ruled) -> None:
     with unlocked(module_settings) as opened:
         row = opened.one("assent_shadows", **keys(opened, "assent_shadows")[0])
         invented = row | {"rule_id": ruled.rules["never"]}
@@ -233,7 +233,7 @@ async def _lived(settings: Settings) -> Ruled:
         return await live_by_rules(node, clock)
 
 
-def test_a_count_that_people_never_reached_is_found(settings: Settings) -> None:
+def test_a_forged_count_of_approvals_is_found(settings: Settings) -> None:
     async def run() -> str:
         clock = ManualClock()
         async with running_node(settings, clock=clock) as node:
@@ -247,7 +247,7 @@ def test_a_count_that_people_never_reached_is_found(settings: Settings) -> None:
     assert what.endswith("but the number of consecutive approvals was 3 instead of 4")
 
 
-def test_a_rule_whose_whole_history_was_rewritten_contradicts_what_it_decided(settings: Settings) -> None:
+def test_a_rule_with_a_rewritten_history_contradicts_its_decisions(settings: Settings) -> None:
     mine = asyncio.run(_lived(settings))
 
     def narrower(events: list[Event]) -> None:
@@ -261,7 +261,7 @@ def test_a_rule_whose_whole_history_was_rewritten_contradicts_what_it_decided(se
     assert {each.breakpoint_id for each in findings} == approved
 
 
-async def test_changes_and_approvals_of_one_moment_hold(node: Node, clock: ManualClock) -> None:
+async def test_changes_and_approvals_at_the_same_moment_verify(node: Node, clock: ManualClock) -> None:
     """The clock may stand still, and a change gets its time before it becomes visible."""
     database, rules = node.assent.database, node.assent.rules
     made = await database.write(adding(node, "go", "auto-approve"))
@@ -275,7 +275,7 @@ async def test_changes_and_approvals_of_one_moment_hold(node: Node, clock: Manua
     assert (await node.assent.audit.verify()).findings == []
 
 
-def test_what_rules_approved_is_guarded_after_its_content_was_purged(settings: Settings) -> None:
+def test_purged_approvals_by_rules_are_guarded(settings: Settings) -> None:
     async def run() -> Ruled:
         clock = ManualClock()
         async with running_node(settings, clock=clock) as node:
@@ -336,7 +336,7 @@ BREAKAGES: list[tuple[str, Callable[[Raw, Ruled], None]]] = [
 
 
 @pytest.mark.parametrize(("promise", "breakage"), BREAKAGES, ids=lambda value: getattr(value, "__name__", value))
-def test_a_broken_promise_about_rules_is_reported_as_that_one(
+def test_a_broken_rule_invariant_is_reported_as_that_check(
     settings: Settings, promise: str, breakage: Callable[[Raw, Ruled], None]
 ) -> None:
     async def check() -> list[Check]:
@@ -351,7 +351,7 @@ def test_a_broken_promise_about_rules_is_reported_as_that_one(
     assert {each.name for each in asyncio.run(check()) if not each.holds} == {promise}
 
 
-async def test_an_audit_beside_changing_rules_finds_nothing(node: Node) -> None:
+async def test_an_audit_while_rules_change_finds_nothing(node: Node) -> None:
     busy = True
     database, rules = node.assent.database, node.assent.rules
     made = await database.write(adding(node, "go", "auto-approve"))

@@ -239,7 +239,7 @@ async def looked_back(node: Node, wanted: Wanted, *, by: Principal = VIEWER, siz
     action=st.sampled_from(["auto-approve", "auto-approve", "never-auto-approve"]),
     size=st.sampled_from([1, 7, 50, None]),
 )
-async def test_a_back_test_counts_what_a_plain_walk_counts(
+async def test_a_back_test_counts_what_a_simple_scan_counts(
     node: Node, clock: ManualClock, pattern: str, action: str, size: int | None
 ) -> None:
     everyone = await everything(node)
@@ -258,7 +258,7 @@ async def test_a_back_test_counts_what_a_plain_walk_counts(
     assert lists == {kind: acting[kind][:5] for kind in lists}
 
 
-async def test_an_owner_who_was_added_was_not_asked_for(node: Node, clock: ManualClock) -> None:
+async def test_an_owner_added_as_substitute_does_not_match_expert(node: Node, clock: ManualClock) -> None:
     """For purged breakpoints the result is unknown, because the owner may have been named as an expert."""
     ann = await person(node, "ann", "admin")
     await respond(node, await create(node, {"expert": ["ann", "ghost"]}), ann)
@@ -270,7 +270,7 @@ async def test_an_owner_who_was_added_was_not_asked_for(node: Node, clock: Manua
         assert (found.matched, found.unknown) == (0, 1), pattern
 
 
-async def test_there_is_something_of_everything_to_count(node: Node, clock: ManualClock) -> None:
+async def test_the_sample_covers_every_outcome_and_effect(node: Node, clock: ManualClock) -> None:
     await populate(node, clock)
     everyone = await everything(node)
     assert {outcome(found) for found, _, _ in everyone} == {each.value for each in Outcome}
@@ -282,7 +282,7 @@ async def test_there_is_something_of_everything_to_count(node: Node, clock: Manu
     assert all(report.counts.outcomes[each] for each in Outcome)
 
 
-async def test_only_the_last_days_of_this_project_are_looked_at(node: Node, clock: ManualClock) -> None:
+async def test_only_the_last_days_of_this_project_are_scanned(node: Node, clock: ManualClock) -> None:
     await node.assent.database.write(lambda tx: tx.projects.add(Project("other", "Other", None, {}, clock.now())))
     await create(node, by=replace(AGENT, project="other", id="tok_other"))
     await create(node)
@@ -293,7 +293,7 @@ async def test_only_the_last_days_of_this_project_are_looked_at(node: Node, cloc
         assert (report.counts.scanned, report.matched) == (scanned, scanned), days
 
 
-async def test_what_a_person_would_be_asked_anyway_is_not_approved(node: Node) -> None:
+async def test_breakpoints_that_need_a_person_anyway_are_not_approved(node: Node) -> None:
     policy = {"alwaysBreakOn": ["careful"]}
     await node.assent.database.write(partial(node.assent.people.put_policy, policy=policy, by=ADMIN))
     await node.assent.database.write(adding(node, "*(agentId = 'stopped')", "never-auto-approve"))
@@ -307,7 +307,7 @@ async def test_what_a_person_would_be_asked_anyway_is_not_approved(node: Node) -
     assert (report.matched, report.counts.effects[Effect.STOPPED], report.acting) == (9, 8, 1)
 
 
-async def test_a_breakpoint_that_changes_meanwhile_is_counted_once(node: Node, clock: ManualClock) -> None:
+async def test_a_breakpoint_that_changes_during_the_scan_is_counted_once(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     ids = []
     for _ in range(6):
@@ -326,7 +326,7 @@ async def test_a_breakpoint_that_changes_meanwhile_is_counted_once(node: Node, c
     assert (report.counts.scanned, report.matched, report.counts.outcomes.total()) == (6, 6, 6)
 
 
-async def test_writers_go_on_between_the_slices_of_a_walk(node: Node, clock: ManualClock) -> None:
+async def test_writers_continue_between_the_slices_of_a_scan(node: Node, clock: ManualClock) -> None:
     for _ in range(3):
         await create(node)
         clock.advance(1)
@@ -340,7 +340,7 @@ async def test_writers_go_on_between_the_slices_of_a_walk(node: Node, clock: Man
     assert last.counts.scanned == 3
 
 
-async def test_a_pattern_that_cannot_be_read_and_an_agent_are_refused(node: Node) -> None:
+async def test_an_invalid_pattern_and_an_agent_are_refused(node: Node) -> None:
     with pytest.raises(PatternError):
         await looked_back(node, Wanted(pattern="a.*((("))
     with pytest.raises(Forbidden):
@@ -351,7 +351,7 @@ async def test_a_pattern_that_cannot_be_read_and_an_agent_are_refused(node: Node
     ("pattern", "index"),
     [("deploy.*", "ix_assent_breakpoints_status_created"), ("deploy", "ix_assent_breakpoints_gate")],
 )
-async def test_alike_ones_are_counted_along_an_index(sqlite_settings: Settings, pattern: str, index: str) -> None:
+async def test_similar_breakpoints_are_counted_with_an_index(sqlite_settings: Settings, pattern: str, index: str) -> None:
     async with running_node(sqlite_settings) as node:
         run = await node.assent.backtests.prepare(Wanted(pattern=pattern), by=VIEWER)
         statement, params = groups_statement(run.window, run.sieve, "sqlite")
@@ -365,7 +365,7 @@ async def shadowed(node: Node, rule_id: str, **options: Any) -> ShadowAgreement:
     return await node.assent.backtests.shadow(rule_id, **asked)
 
 
-async def test_a_shadow_rule_is_held_against_what_people_did(node: Node, clock: ManualClock) -> None:
+async def test_a_shadow_rule_is_compared_with_what_people_decided(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     auto = await node.assent.database.write(adding(node, "a.*", mode="shadow"))
     never = await node.assent.database.write(adding(node, "a.*", "never-auto-approve", mode="shadow"))
@@ -388,7 +388,7 @@ async def test_a_shadow_rule_is_held_against_what_people_did(node: Node, clock: 
     assert len(found.disagreements) == 1
 
 
-async def test_what_a_shadow_rule_said_before_it_was_changed_does_not_count(node: Node, clock: ManualClock) -> None:
+async def test_results_of_a_shadow_rule_before_its_last_change_do_not_count(node: Node, clock: ManualClock) -> None:
     made = await node.assent.database.write(adding(node, "a.*", mode="shadow"))
     await create(node, {"breakpointId": "a.b"})
     change = partial(node.assent.rules.change, rule_id=made.id, by=RITA)
@@ -406,7 +406,7 @@ async def test_what_a_shadow_rule_said_before_it_was_changed_does_not_count(node
         await shadowed(node, made.id, by=AGENT)
 
 
-async def test_by_day_a_back_test_counts_what_it_counts_without(node: Node, clock: ManualClock) -> None:
+async def test_daily_counts_add_up_to_the_total_counts(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     for n in range(6):
         raised = await create(node, {"breakpointId": "a.b"} | ({"options": ["x", "y"]} if n == 5 else {}))

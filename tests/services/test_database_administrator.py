@@ -256,7 +256,7 @@ async def found(settings: Settings) -> set[str]:
     return {f"{each.name} {finding}" for each in checks for finding in each.findings}
 
 
-def test_every_edit_of_a_database_administrator_is_found(
+def test_every_edit_by_a_database_administrator_is_found(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     quiet = settings.model_copy(update={"checkpoint_seconds": 0})
@@ -288,7 +288,7 @@ def _database(settings: Settings) -> str:
     return "postgresql" if settings.database_url else "sqlite"
 
 
-def test_an_absence_that_was_set_and_put_back_is_found(settings: Settings) -> None:
+def test_a_forged_absence_is_found_after_it_was_reverted(settings: Settings) -> None:
     quiet = settings.model_copy(update={"checkpoint_seconds": 0})
 
     async def live() -> str:
@@ -313,7 +313,7 @@ def test_an_absence_that_was_set_and_put_back_is_found(settings: Settings) -> No
     assert "ann's recorded preferences do not include an absence with bob as deputy" in what
 
 
-def test_preferences_saved_without_an_event_are_reported_until_they_are_changed(settings: Settings) -> None:
+def test_preferences_saved_without_an_event_are_reported_until_changed(settings: Settings) -> None:
     """As docs/how-to/upgrade.md describes for a node of an earlier version during a rolling update."""
     quiet = settings.model_copy(update={"checkpoint_seconds": 0})
 

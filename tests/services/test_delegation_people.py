@@ -29,7 +29,7 @@ async def shut_out(node: Node, name: str) -> None:
     await node.assent.database.write(use_case)
 
 
-async def test_whoever_was_shut_out_is_not_reminded(node: Node, clock: ManualClock) -> None:
+async def test_a_deactivated_person_gets_no_reminder(node: Node, clock: ManualClock) -> None:
     await person(node, "ann", "reviewer")
     await channel(node, "email")
     await route(node, "email", remind=["30m"])
@@ -41,7 +41,7 @@ async def test_whoever_was_shut_out_is_not_reminded(node: Node, clock: ManualClo
     assert [each[2] for each in await told(node, breakpoint_id)] == ["ask"]
 
 
-async def test_whoever_was_shut_out_is_sent_nothing_that_waited(node: Node, clock: ManualClock) -> None:
+async def test_a_deactivated_person_gets_no_delayed_notification(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     await channel(node, "email")
     await route(node, "email")
@@ -54,7 +54,7 @@ async def test_whoever_was_shut_out_is_sent_nothing_that_waited(node: Node, cloc
     assert claim is None, "a deactivated person must not see the question"
 
 
-async def test_somebody_who_has_a_seat_of_their_own_cannot_stand_in_for_another(node: Node) -> None:
+async def test_a_deputy_who_is_also_an_expert_does_not_replace_another_expert(node: Node) -> None:
     ann, bob = [await person(node, name, "reviewer") for name in ("ann", "bob")]
     await channel(node, "email")
     await route(node, "email")
@@ -67,7 +67,7 @@ async def test_somebody_who_has_a_seat_of_their_own_cannot_stand_in_for_another(
     )
 
 
-async def test_an_ending_says_whether_its_recipient_may_still_be_told(node: Node, clock: ManualClock) -> None:
+async def test_a_closing_note_says_whether_its_recipient_may_be_notified(node: Node, clock: ManualClock) -> None:
     await person(node, "ann", "reviewer")
     bob = await person(node, "bob", "reviewer")
     await channel(node, "slack", token="env:SLACK_TOKEN", signingSecret="env:SLACK_SIGNING")
@@ -90,7 +90,7 @@ async def test_an_ending_says_whether_its_recipient_may_still_be_told(node: Node
 
 
 @pytest.mark.parametrize(("unsent", "state"), [(True, "superseded"), (False, "sending")])
-async def test_an_ending_is_told_only_where_the_question_may_have_arrived(
+async def test_the_end_is_sent_only_if_the_question_may_have_arrived(
     node: Node, clock: ManualClock, *, unsent: bool, state: str
 ) -> None:
     ann = await person(node, "ann", "reviewer")
@@ -109,7 +109,7 @@ async def test_an_ending_is_told_only_where_the_question_may_have_arrived(
     assert closing.state == state
 
 
-async def test_whoever_was_shut_out_gets_no_digest(node: Node, clock: ManualClock) -> None:
+async def test_a_deactivated_person_gets_no_digest(node: Node, clock: ManualClock) -> None:
     await person(node, "ann", "reviewer")
     await channel(node, "email", **EMAIL, paceMessages=1, paceSeconds=30)
     await route(node, "email", to=["person:ann"])
@@ -143,7 +143,7 @@ def waiting(tx: Transaction) -> int:
     return int(tx.session.all(f"SELECT count(*) FROM {table} WHERE {test}", {})[0][0])
 
 
-async def test_what_a_program_has_had_is_not_asked_of_people_when_it_is_sent_again(node: Node) -> None:
+async def test_a_delivered_question_does_not_fall_back_when_its_retry_fails(node: Node) -> None:
     ann = await person(node, "ann", "reviewer")
     await channel(node, "email")
     await channel(node, "hook", "webhook")
@@ -157,7 +157,7 @@ async def test_what_a_program_has_had_is_not_asked_of_people_when_it_is_sent_aga
     assert [each[0] for each in await told(node, breakpoint_id)] == ["hook"]
 
 
-def test_of_what_somebody_said_before_we_looked_only_the_last_counts() -> None:
+def test_only_the_latest_comment_before_polling_counts() -> None:
     by = {"accountId": "u1"}
     issue: dict[str, Any] = {"key": "OPS-1", "fields": {"labels": ["breakpoint", "bp-1"], "summary": "x"}}
     comments: list[dict[str, Any]] = [
@@ -169,7 +169,7 @@ def test_of_what_somebody_said_before_we_looked_only_the_last_counts() -> None:
     assert [each.said["approved"] for each in heard if each is not None] == [False]
 
 
-async def test_the_check_of_the_whole_finds_nothing_wrong(node: Node, clock: ManualClock) -> None:
+async def test_an_audit_finds_nothing_wrong_with_deputies_escalations_digests_and_ends(node: Node, clock: ManualClock) -> None:
     """Cover deputies, escalations, digests and ends."""
     ann, bob, eve = [await person(node, name, "reviewer") for name in ("ann", "bob", "eve")]
     await channel(node, "email")
@@ -200,7 +200,7 @@ class Board(Switchboard):
         return Answering()  # type: ignore[return-value]
 
 
-async def test_an_inline_answer_survives_a_power_cut(node: Node, clock: ManualClock) -> None:
+async def test_an_inline_answer_survives_a_crash(node: Node, clock: ManualClock) -> None:
     await person(node, "ann", "reviewer")
     await channel(node, "hook", "webhook")
     await route(node, "hook")
@@ -232,7 +232,7 @@ async def test_an_inline_answer_survives_a_power_cut(node: Node, clock: ManualCl
     assert heard, "the inline answer was lost"
 
 
-async def test_what_a_program_does_not_take_is_given_up_some_day(node: Node, clock: ManualClock) -> None:
+async def test_a_failing_webhook_is_finally_given_up(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     await channel(node, "hook", "webhook")
     await route(node, "hook")
@@ -253,7 +253,7 @@ async def test_what_a_program_does_not_take_is_given_up_some_day(node: Node, clo
     assert states <= {"dead", "superseded"}, "it is still retried twenty days after the end"
 
 
-async def test_a_program_that_follows_everything_hears_what_ended_before_a_worker_came(node: Node) -> None:
+async def test_a_webhook_receives_question_and_end_although_it_ended_before_delivery(node: Node) -> None:
     ann = await person(node, "ann", "reviewer")
     await channel(node, "hook", "webhook")
     await route(node, "hook")

@@ -59,7 +59,7 @@ async def secret(node: Node) -> str:
     return found[0].value
 
 
-async def test_the_life_of_a_breakpoint_is_told_in_order_and_signed(working: Node, receiver: Receiver) -> None:
+async def test_every_event_of_a_breakpoint_is_sent_in_order_and_signed(working: Node, receiver: Receiver) -> None:
     reviewer = await working.token("reviewer")
     created = await working.create(callbackUrl=receiver.url("/cb"))
     answer = await working.feedback(created["id"], reviewer, approved=True)
@@ -86,20 +86,20 @@ async def test_the_life_of_a_breakpoint_is_told_in_order_and_signed(working: Nod
 
 
 @pytest.mark.parametrize("ending", ["cancel", "expire"])
-async def test_every_ending_is_told(working: Node, receiver: Receiver, ending: str) -> None:
+async def test_every_ending_is_sent(working: Node, receiver: Receiver, ending: str) -> None:
     created = await working.create(callbackUrl=receiver.url("/cb"))
     await working.call("POST", f"/api/breakpoints/{created['id']}/{ending}", await working.token("admin"))
     calls = await arrived(receiver, 2)
     assert calls[-1].json["data"]["status"] == {"cancel": "cancelled", "expire": "expired"}[ending]
 
 
-async def test_a_deadline_that_passes_is_told(working: Node, receiver: Receiver) -> None:
+async def test_an_expired_deadline_is_sent(working: Node, receiver: Receiver) -> None:
     await working.create(callbackUrl=receiver.url("/cb"), ttlSeconds=1)
     calls = await arrived(receiver, 2)
     assert calls[-1].json["type"] == "breakpoint.expired"
 
 
-async def test_what_fails_is_tried_again_and_what_follows_waits_for_it(working: Node, receiver: Receiver) -> None:
+async def test_a_failed_callback_is_retried_before_the_next_is_sent(working: Node, receiver: Receiver) -> None:
     receiver.answer("/cb", Answer(503), Answer(204))
     created = await working.create(callbackUrl=receiver.url("/cb"))
     await working.call("POST", f"/api/breakpoints/{created['id']}/cancel", await working.token("agent"))
@@ -115,7 +115,7 @@ async def test_what_fails_is_tried_again_and_what_follows_waits_for_it(working: 
     assert [each.status for each in await log(working, first)] == [503, 204]
 
 
-async def test_a_receiver_that_is_gone_gets_no_more(working: Node, receiver: Receiver) -> None:
+async def test_a_receiver_that_returns_410_gets_no_more_callbacks(working: Node, receiver: Receiver) -> None:
     receiver.answer("/cb", Answer(410))
     created = await working.create(callbackUrl=receiver.url("/cb"))
     (found,) = await settled(working, created["id"])
@@ -123,7 +123,7 @@ async def test_a_receiver_that_is_gone_gets_no_more(working: Node, receiver: Rec
     assert "410" in (found.last_error or "")
 
 
-async def test_a_place_inside_our_network_is_never_called(settings: Settings, receiver: Receiver) -> None:
+async def test_an_internal_address_is_never_called(settings: Settings, receiver: Receiver) -> None:
     """A URL is checked again when it is used, and only the operator's current settings can allow internal addresses."""
     allowing = settings.model_copy(update={"outbound_allow": (LOOPBACK,)})
     async with running_node(allowing) as node:
@@ -134,7 +134,7 @@ async def test_a_place_inside_our_network_is_never_called(settings: Settings, re
     assert receiver.calls == []
 
 
-async def test_a_dead_one_can_be_tried_again(working: Node, receiver: Receiver) -> None:
+async def test_a_dead_callback_can_be_retried(working: Node, receiver: Receiver) -> None:
     receiver.answer("/cb", Answer(410), Answer(204))
     created = await working.create(callbackUrl=receiver.url("/cb"))
     (dead,) = await settled(working, created["id"])
@@ -171,7 +171,7 @@ async def test_a_breakpoint_without_a_callback_queues_nothing(node: Node) -> Non
     assert await deliveries(node, created["id"]) == []
 
 
-async def test_the_same_key_again_queues_nothing_again(node: Node) -> None:
+async def test_a_repeated_idempotency_key_queues_nothing(node: Node) -> None:
     body = {"agentId": "a", "payload": {}, "callbackUrl": "https://hooks.example.com/cb"}
     agent = await node.token("agent")
     for _ in range(2):
@@ -180,7 +180,7 @@ async def test_the_same_key_again_queues_nothing_again(node: Node) -> None:
     assert len(await deliveries(node, answer.json()["id"])) == 1
 
 
-async def test_one_worker_at_a_time_has_a_line(node: Node, clock: ManualClock) -> None:
+async def test_only_one_worker_at_a_time_claims_a_line(node: Node, clock: ManualClock) -> None:
     delivery = await line(node)
     claims = await asyncio.gather(*(claim(node, delivery, f"w{n}") for n in range(8)))
     assert sum(each is not None for each in claims) == 1
@@ -190,7 +190,7 @@ async def test_one_worker_at_a_time_has_a_line(node: Node, clock: ManualClock) -
     assert (await claim(node, delivery)).delivery.attempts == 2
 
 
-async def test_a_line_that_another_has_is_looked_at_again_when_its_time_is_up(node: Node) -> None:
+async def test_a_claimed_line_is_checked_again_when_its_lease_ends(node: Node) -> None:
     delivery = await line(node)
     assert await claim(node, delivery, "a worker that dies") is not None
     for _ in range(2):
@@ -201,7 +201,7 @@ async def test_a_line_that_another_has_is_looked_at_again_when_its_time_is_up(no
     assert [row[0] for row in rows] == ["DELAYED"]
 
 
-async def test_a_worker_that_comes_back_too_late_changes_nothing(node: Node, clock: ManualClock) -> None:
+async def test_a_worker_that_returns_too_late_changes_nothing(node: Node, clock: ManualClock) -> None:
     delivery = await line(node)
     slow = await claim(node, delivery)
     clock.advance(LEASE / 1_000_000 + 1)
@@ -213,7 +213,7 @@ async def test_a_worker_that_comes_back_too_late_changes_nothing(node: Node, clo
     assert found.state == "sent"
 
 
-async def test_the_ladder_is_climbed_to_its_end_and_no_further(node: Node, clock: ManualClock) -> None:
+async def test_retries_follow_the_delays_to_the_end_and_then_stop(node: Node, clock: ManualClock) -> None:
     delivery = await line(node)
     for wait in LADDER:
         await fail(node, await claim(node, delivery))
@@ -226,7 +226,7 @@ async def test_the_ladder_is_climbed_to_its_end_and_no_further(node: Node, clock
     assert (found.state, found.attempts, found.last_error) == ("dead", len(LADDER) + 1, "not now")
 
 
-async def test_a_receiver_may_ask_for_more_time_but_not_for_less(node: Node, clock: ManualClock) -> None:
+async def test_retry_after_can_lengthen_but_not_shorten_the_delay(node: Node, clock: ManualClock) -> None:
     delivery = await line(node)
     await fail(node, await claim(node, delivery), retry_after=7200)
     (found,) = await deliveries(node, delivery.breakpoint_id)
@@ -237,7 +237,7 @@ async def test_a_receiver_may_ask_for_more_time_but_not_for_less(node: Node, clo
     assert found.next_at == clock.now() + LADDER[1] * 1_000_000
 
 
-async def test_workers_that_died_do_not_make_the_next_failure_wait_longer(node: Node, clock: ManualClock) -> None:
+async def test_dead_workers_do_not_lengthen_the_next_delay(node: Node, clock: ManualClock) -> None:
     delivery = await line(node)
     for _ in range(2):
         await claim(node, delivery)
@@ -257,7 +257,7 @@ async def test_a_message_that_kills_its_workers_is_given_up(node: Node, clock: M
     assert [each.state for each in await deliveries(node, delivery.breakpoint_id)] == ["dead", "sending"]
 
 
-async def test_what_nobody_looks_after_is_found_and_only_the_first_of_a_line(node: Node, clock: ManualClock) -> None:
+async def test_a_stuck_line_is_found_by_its_first_delivery_only(node: Node, clock: ManualClock) -> None:
     delivery = await line(node)
     await node.call("POST", f"/api/breakpoints/{delivery.breakpoint_id}/cancel", await node.token("agent"))
 

@@ -115,7 +115,7 @@ async def test_a_rejection_during_a_pending_approval_takes_effect_at_once(
     assert await rows(node, "SELECT 1 FROM assent_held_answers") == []
 
 
-async def test_a_dismissed_notice_is_gone_and_only_its_person_dismisses_it(
+async def test_a_notice_can_be_dismissed_only_by_its_recipient(
     node: Node, ann: Principal, bea: Principal
 ) -> None:
     breakpoint_id = await create(node)
@@ -188,7 +188,7 @@ async def test_no_approval_overtakes_a_pending_rejection(
     assert await comments(node, breakpoint_id) == [("person:ann", REASON)]
 
 
-async def test_an_approval_is_possible_again_when_the_rejection_is_undone(
+async def test_an_approval_is_possible_again_after_the_rejection_was_undone(
     node: Node, ann: Principal, bea: Principal
 ) -> None:
     breakpoint_id = await create(node)
@@ -265,7 +265,7 @@ Ending = Callable[[Node, str, ManualClock, Principal], Awaitable[None]]
         (overridden, "root rejected the breakpoint."),
     ],
 )
-async def test_whatever_ends_it_the_losing_reviewer_is_told_and_the_reason_is_kept(
+async def test_any_ending_notifies_the_losing_reviewer_and_keeps_the_reason(
     node: Node, clock: ManualClock, ann: Principal, bea: Principal, ending: Ending, why: str
 ) -> None:
     breakpoint_id = await create(node, ttlSeconds=30)
@@ -280,7 +280,7 @@ async def test_whatever_ends_it_the_losing_reviewer_is_told_and_the_reason_is_ke
 
 
 @pytest.mark.parametrize("happens", [lost_role, closed])
-async def test_an_answer_whose_author_lost_the_right_keeps_its_reason(
+async def test_an_answer_whose_author_lost_access_keeps_its_reason(
     node: Node, clock: ManualClock, ann: Principal, happens: Any
 ) -> None:
     breakpoint_id = await create(node)
@@ -293,7 +293,7 @@ async def test_an_answer_whose_author_lost_the_right_keeps_its_reason(
     assert [(each.approved, each.comment) for each in await unsent(node, ann)] == [(False, REASON)]
 
 
-async def test_a_person_who_answers_elsewhere_keeps_the_reason_typed_on_the_page(node: Node, ann: Principal) -> None:
+async def test_an_answer_elsewhere_keeps_the_reason_typed_on_the_page(node: Node, ann: Principal) -> None:
     breakpoint_id = await create(node)
     await hold(node, breakpoint_id, ann, comment=REASON)
     await respond(node, breakpoint_id, ann, approved=False, comment="No.")
@@ -303,7 +303,7 @@ async def test_a_person_who_answers_elsewhere_keeps_the_reason_typed_on_the_page
     assert told.why == "ann submitted another answer (api)."
 
 
-async def test_an_answer_left_behind_by_an_ending_of_an_older_version_is_still_told(
+async def test_an_answer_left_by_an_older_version_still_creates_a_notice(
     node: Node, clock: ManualClock, ann: Principal, bea: Principal
 ) -> None:
     breakpoint_id, other = await create(node), await create(node)
@@ -342,7 +342,7 @@ async def test_pending_votes_are_recorded_when_the_others_decide(
     assert await unsent(node, ann) == []
 
 
-async def test_a_changed_vote_that_is_pending_counts_before_anything_is_approved(
+async def test_a_pending_changed_vote_counts_before_an_approval(
     node: Node, ann: Principal, bea: Principal, cy: Principal
 ) -> None:
     breakpoint_id = await create(node, VOTE | {"strategy": "collect-all"})
@@ -356,7 +356,7 @@ async def test_a_changed_vote_that_is_pending_counts_before_anything_is_approved
     assert ended.result["respondedBy"] == "ann"
 
 
-async def test_a_pending_change_to_yes_does_not_turn_a_rejection_around(
+async def test_a_pending_change_to_approval_does_not_revert_a_rejection(
     node: Node, ann: Principal, bea: Principal, cy: Principal
 ) -> None:
     breakpoint_id = await create(node, VOTE | {"strategy": "collect-all"})
@@ -370,7 +370,7 @@ async def test_a_pending_change_to_yes_does_not_turn_a_rejection_around(
     assert ("person:ann", "Fine after all.") in await comments(node, breakpoint_id)
 
 
-async def test_a_co_approver_who_lost_the_right_is_told_and_not_counted(
+async def test_a_second_approver_who_lost_access_is_notified_and_not_counted(
     node: Node, clock: ManualClock, ann: Principal, bea: Principal
 ) -> None:
     breakpoint_id = await create(node)
@@ -423,7 +423,7 @@ async def test_a_race_of_approvals_and_rejections_loses_no_reason(settings: Sett
         assert await rows(one, "SELECT 1 FROM assent_held_answers") == []
 
 
-async def test_undo_and_rejection_at_the_same_moment_leave_one_outcome(settings: Settings) -> None:
+async def test_a_simultaneous_undo_and_rejection_have_one_outcome(settings: Settings) -> None:
     """The author undoes a batch, which does not lock the breakpoint, while another reviewer rejects."""
     async with running_node(settings.model_copy(update={"undo_seconds": 60})) as one:
         ann, bea = await person(one, "ann", "reviewer"), await person(one, "bea", "reviewer")
@@ -458,7 +458,7 @@ async def test_answers_in_a_window_pass_every_check_of_the_audit(
     assert (await node.assent.audit.verify()).findings == []
 
 
-async def test_the_author_of_a_lapsed_answer_is_told_in_another_project_without_what_they_may_not_read(
+async def test_a_notice_in_another_project_hides_what_its_recipient_may_not_read(
     node: Node, ann: Principal, bea: Principal
 ) -> None:
     breakpoint_id = await create(node, title="Deploy the shop")

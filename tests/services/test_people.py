@@ -5,5 +5,5 @@ from argon2 import PasswordHasher
 from assent.services.people import NOBODY
 
 
-def test_to_look_for_nobody_costs_as_much_as_to_check_a_password() -> None:
+def test_an_unknown_name_costs_as_much_as_a_wrong_password() -> None:
     assert not PasswordHasher().check_needs_rehash(NOBODY), "the dummy hash has other parameters than real passwords"

@@ -61,7 +61,7 @@ async def approved(node: Node, payload: dict[str, Any] | None = None, name: str 
     return breakpoint_id
 
 
-async def test_an_approval_by_a_person_has_a_receipt_that_checks(node: Node, clock: ManualClock) -> None:
+async def test_an_approval_by_a_person_has_a_valid_receipt(node: Node, clock: ManualClock) -> None:
     breakpoint_id = await approved(node, {"editable": ["size"], "options": ["a", "b"]}, option="a", edits={"size": 1.5})
     receipt = await issue(node, breakpoint_id)
     stored = await node.assent.database.read(lambda tx: tx.breakpoints.look(breakpoint_id, project="default"))
@@ -83,7 +83,7 @@ async def test_an_approval_by_a_rule_has_a_receipt_that_names_the_rule(node: Nod
     assert [(each.by, each.via) for each in receipt.approval.approvers] == [(f"rule:{rule.id}", "rule")]
 
 
-async def test_of_a_quorum_only_those_who_approved_stand_in_the_receipt(node: Node) -> None:
+async def test_a_quorum_receipt_lists_only_those_who_approved(node: Node) -> None:
     people = [await person(node, name, "reviewer") for name in ("ann", "bob", "cem")]
     breakpoint_id = await create(node, {"expert": ["ann", "bob", "cem"], "strategy": "quorum"})
     for each, yes in zip(people, (True, False, True), strict=True):
@@ -105,7 +105,7 @@ async def test_every_receipt_of_an_approval_has_the_same_nonce(node: Node, clock
 
 
 @pytest.mark.parametrize("end", ["waiting", "rejected", "expired", "cancelled", "timed out"])
-async def test_nothing_but_an_approval_has_a_receipt(node: Node, clock: ManualClock, end: str) -> None:
+async def test_only_an_approval_has_a_receipt(node: Node, clock: ManualClock, end: str) -> None:
     ann = await person(node, "ann", "reviewer")
     breakpoint_id = await create(node, ttlSeconds=60, onTimeout="reject" if end == "timed out" else "expire")
     if end == "rejected":
@@ -121,7 +121,7 @@ async def test_nothing_but_an_approval_has_a_receipt(node: Node, clock: ManualCl
         await issue(node, breakpoint_id)
 
 
-async def test_what_was_purged_has_no_receipt_and_an_older_one_is_good_for_nothing(
+async def test_a_purged_breakpoint_has_no_receipt_and_invalidates_earlier_ones(
     node: Node, clock: ManualClock
 ) -> None:
     breakpoint_id = await approved(node)
@@ -137,7 +137,7 @@ async def test_what_was_purged_has_no_receipt_and_an_older_one_is_good_for_nothi
             await attempt
 
 
-async def test_a_receipt_expires_after_the_time_of_the_settings(sqlite_settings: Settings, clock: ManualClock) -> None:
+async def test_a_receipt_expires_after_the_configured_time(sqlite_settings: Settings, clock: ManualClock) -> None:
     settings = sqlite_settings.model_copy(update={"receipt_seconds": 5})
     async with running_node(settings, clock=clock) as node:
         breakpoint_id = await approved(node)
@@ -151,7 +151,7 @@ async def test_a_receipt_expires_after_the_time_of_the_settings(sqlite_settings:
         assert await rows(node, "SELECT * FROM assent_receipt_uses") == []
 
 
-async def test_who_sees_a_breakpoint_gets_its_receipt_and_nobody_else(node: Node) -> None:
+async def test_only_those_who_can_see_a_breakpoint_get_its_receipt(node: Node) -> None:
     breakpoint_id = await approved(node)
     viewer = replace(ADMIN, roles=frozenset({Role.VIEWER}))
 
@@ -163,7 +163,7 @@ async def test_who_sees_a_breakpoint_gets_its_receipt_and_nobody_else(node: Node
         await issue(node, breakpoint_id, Principal(kind=Kind.SERVICE, id="s", name="s", project="default"))
 
 
-async def test_a_receipt_is_used_once_and_tells_by_whom(node: Node, clock: ManualClock) -> None:
+async def test_a_receipt_is_used_once_and_names_its_consumer(node: Node, clock: ManualClock) -> None:
     breakpoint_id = await approved(node, DEPLOYER)
     receipt = await issue(node, breakpoint_id)
     use = await consume(node, receipt, OTHER_AGENT)
@@ -180,7 +180,7 @@ async def test_a_receipt_is_used_once_and_tells_by_whom(node: Node, clock: Manua
         check(shown, trusted(await keys(node)), now=clock.now())
 
 
-async def test_of_many_that_use_a_receipt_at_once_exactly_one_wins(settings: Settings) -> None:
+async def test_exactly_one_of_many_concurrent_uses_of_a_receipt_wins(settings: Settings) -> None:
     async with running_node(settings) as one, running_node(settings) as two:
         for n in range(10):
             breakpoint_id = await approved(one, name=f"ann{n}")
@@ -196,7 +196,7 @@ async def test_of_many_that_use_a_receipt_at_once_exactly_one_wins(settings: Set
             assert counted == [(1,)]
 
 
-async def test_the_same_request_again_is_the_same_use_and_not_a_second(node: Node, clock: ManualClock) -> None:
+async def test_a_repeated_request_is_the_same_use(node: Node, clock: ManualClock) -> None:
     receipt = await issue(node, await approved(node, DEPLOYER))
     once = Once("k", "f")
     first = await consume(node, receipt, once=once)
@@ -220,7 +220,7 @@ async def test_a_refused_use_leaves_nothing_behind(node: Node) -> None:
     await consume(node, receipt, once=once)
 
 
-async def test_who_may_not_raise_a_gate_may_not_use_its_receipt(node: Node) -> None:
+async def test_a_token_that_cannot_create_a_gate_cannot_use_its_receipt(node: Node) -> None:
     receipt = await issue(node, await approved(node, DEPLOYER | {"breakpointId": "deploy.production"}))
     viewer = replace(ADMIN, roles=frozenset({Role.VIEWER}))
     for who in (viewer, replace(OTHER_AGENT, gates=("deploy.staging",))):
@@ -248,7 +248,7 @@ async def test_who_may_not_raise_a_gate_may_not_use_its_receipt(node: Node) -> N
         (("deployer",), "build*", False),
     ],
 )
-async def test_only_the_asking_agent_or_the_named_consumer_uses_a_receipt(
+async def test_only_the_requesting_agent_or_the_named_consumer_uses_a_receipt(
     node: Node, bound: tuple[str, ...], consumer: str | None, *, counts: bool
 ) -> None:
     breakpoint_id = await approved(node, {"consumer": consumer} if consumer else None)
@@ -263,13 +263,13 @@ async def test_only_the_asking_agent_or_the_named_consumer_uses_a_receipt(
     assert (await consume(node, receipt)).by == "agent:maker"
 
 
-async def test_a_person_uses_no_receipt_of_an_agent(node: Node) -> None:
+async def test_a_person_cannot_use_an_agents_receipt(node: Node) -> None:
     receipt = await issue(node, await approved(node))
     with pytest.raises(Forbidden, match="Only the agent that created the breakpoint"):
         await consume(node, receipt, ADMIN)
 
 
-async def test_a_receipt_of_another_project_is_not_ours(node: Node) -> None:
+async def test_a_receipt_of_another_project_is_not_trusted(node: Node) -> None:
     await node.assent.database.write(lambda tx: tx.projects.add(Project("shop", "shop", None, {}, tx.now())))
     receipt = await issue(node, await approved(node))
     neighbour = replace(AGENT, project="shop")
@@ -302,7 +302,7 @@ async def seed_of(node: Node) -> bytes:
     ],
     ids=lambda change: next(iter(change)),
 )
-async def test_even_a_signed_receipt_must_say_what_the_breakpoint_says(node: Node, change: dict[str, Any]) -> None:
+async def test_even_a_signed_receipt_must_match_its_breakpoint(node: Node, change: dict[str, Any]) -> None:
     receipt = await issue(node, await approved(node))
     forged = sign(replace(receipt, approval=replace(receipt.approval, **change)), await seed_of(node))
 
@@ -311,7 +311,7 @@ async def test_even_a_signed_receipt_must_say_what_the_breakpoint_says(node: Nod
     assert await rows(node, "SELECT * FROM assent_receipt_uses") == []
 
 
-async def test_a_receipt_of_a_rejected_one_is_refused_whoever_signed_it(node: Node) -> None:
+async def test_a_receipt_of_a_rejected_breakpoint_is_refused_despite_its_signature(node: Node) -> None:
     receipt = await issue(node, await approved(node))
     bob = await person(node, "bob", "reviewer")
     rejected = await create(node)
@@ -322,7 +322,7 @@ async def test_a_receipt_of_a_rejected_one_is_refused_whoever_signed_it(node: No
         await consume(node, forged)
 
 
-async def test_nodes_that_need_the_first_key_at_once_get_the_same(settings: Settings) -> None:
+async def test_nodes_that_create_the_first_key_at_once_get_the_same_key(settings: Settings) -> None:
     async with running_node(settings) as one, running_node(settings) as two:
         found = await asyncio.gather(*(keys(node) for node in (one, two) * 10))
         breakpoint_id = await approved(one)
@@ -331,7 +331,7 @@ async def test_nodes_that_need_the_first_key_at_once_get_the_same(settings: Sett
     assert {len(each) for each in found} == {1}
 
 
-async def test_after_a_rotation_older_receipts_still_hold(node: Node, clock: ManualClock) -> None:
+async def test_earlier_receipts_stay_valid_after_a_rotation(node: Node, clock: ManualClock) -> None:
     breakpoint_id = await approved(node)
     before = await issue(node, breakpoint_id)
     new, old = await rotate(node)
@@ -346,7 +346,7 @@ async def test_after_a_rotation_older_receipts_still_hold(node: Node, clock: Man
         await consume(node, replace(after, used=None))
 
 
-async def test_what_a_revoked_key_signed_is_good_for_nothing(node: Node) -> None:
+async def test_receipts_signed_by_a_revoked_key_are_invalid(node: Node) -> None:
     breakpoint_id = await approved(node)
     before = await issue(node, breakpoint_id)
     assert [each.state for each in await rotate(node, revoke=True)] == ["current", "revoked"]
@@ -356,7 +356,7 @@ async def test_what_a_revoked_key_signed_is_good_for_nothing(node: Node) -> None
     await consume(node, await issue(node, breakpoint_id))
 
 
-async def test_rotations_at_once_leave_one_current_key_and_no_gap(settings: Settings) -> None:
+async def test_concurrent_rotations_leave_one_current_key_and_no_gap(settings: Settings) -> None:
     async with running_node(settings) as one, running_node(settings) as two:
         await keys(one)
         found = await asyncio.gather(*(rotate(node) for node in (one, two) * 5), return_exceptions=True)
@@ -368,7 +368,7 @@ async def test_rotations_at_once_leave_one_current_key_and_no_gap(settings: Sett
     assert [each.state for each in listed] == ["current", *["retired"] * len(done)]
 
 
-async def test_only_admins_rotate(node: Node) -> None:
+async def test_only_admins_can_rotate_keys(node: Node) -> None:
     for who in (AGENT, replace(ADMIN, roles=frozenset({Role.REVIEWER}))):
         with pytest.raises(Forbidden):
             await rotate(node, by=who)
@@ -383,7 +383,7 @@ async def test_postgresql_without_keys_signs_nothing_and_says_what_to_set(postgr
         assert await rows(node, "SELECT * FROM assent_receipt_keys") == []
 
 
-async def test_a_public_key_that_is_not_that_of_the_secret_signs_nothing(node: Node) -> None:
+async def test_a_public_key_that_does_not_match_its_secret_signs_nothing(node: Node) -> None:
     """Someone with write access to the database inserts their own key: nothing may be signed in its name."""
     breakpoint_id = await approved(node)
     await keys(node)
@@ -398,7 +398,7 @@ async def test_a_public_key_that_is_not_that_of_the_secret_signs_nothing(node: N
         await issue(node, breakpoint_id)
 
 
-async def test_a_new_key_for_secrets_takes_the_signing_key_along(sqlite_settings: Settings) -> None:
+async def test_a_new_key_for_secrets_also_encrypts_the_signing_key(sqlite_settings: Settings) -> None:
     async with running_node(sqlite_settings) as node:
         breakpoint_id = await approved(node)
         before = await issue(node, breakpoint_id)

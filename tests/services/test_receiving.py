@@ -43,7 +43,7 @@ def commented(*marks: str) -> Arrived:
     return found
 
 
-async def test_an_event_with_several_marks_is_the_doing_of_the_deepest_run(node: Node) -> None:
+async def test_an_event_with_several_marks_is_attributed_to_the_deepest_run(node: Node) -> None:
     """Otherwise runs that quote each other would never exceed the depth of the first mark, and never stop."""
     await process(node)
     ci = await source(node)
@@ -56,7 +56,7 @@ async def test_an_event_with_several_marks_is_the_doing_of_the_deepest_run(node:
     assert ((await event(node, unknown)).depth, (await event(node, unknown)).causation_id) == (0, None)
 
 
-async def test_a_loop_through_another_project_is_a_loop_and_shows_nothing_of_it(node: Node) -> None:
+async def test_a_loop_through_another_project_counts_and_reveals_nothing_of_it(node: Node) -> None:
     await node.call("POST", "/api/projects", await node.token("admin"), json={"id": "team", "name": "Team"})
     await process(node)
     await source(node)
@@ -72,7 +72,7 @@ def wrote(tx: Transaction, *, run_id: str, path: str) -> None:
     tx.runs.writes(run_id, [path], now=tx.now())
 
 
-async def test_what_people_write_after_a_run_has_ended_is_not_its_doing(node: Node, clock: ManualClock) -> None:
+async def test_edits_by_people_after_a_run_has_ended_are_not_attributed_to_it(node: Node, clock: ManualClock) -> None:
     """Otherwise each edit of a file would be one run deeper than the last, and after the fourth all would be dropped as
     loops.
     """
@@ -93,7 +93,7 @@ async def test_what_people_write_after_a_run_has_ended_is_not_its_doing(node: No
     assert await stood(node) == [("started", None)] * 6
 
 
-async def test_what_a_run_says_it_writes_is_its_doing_while_it_runs_and_for_a_while_after(
+async def test_declared_writes_are_attributed_to_a_run_until_shortly_after_its_end(
     node: Node, clock: ManualClock
 ) -> None:
     await process(node)

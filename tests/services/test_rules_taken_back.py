@@ -15,7 +15,7 @@ from tests.support.nodes import Node, running_node
 from tests.support.until import until
 
 
-async def test_a_rule_that_was_taken_back_is_followed_by_nobody(node: Node) -> None:
+async def test_a_rolled_back_rule_is_never_applied(node: Node) -> None:
     def spoil(tx: Transaction) -> None:
         tx.rules.turn_page("default")
         msg = "after having written"
@@ -36,7 +36,7 @@ async def test_a_rule_that_was_taken_back_is_followed_by_nobody(node: Node) -> N
     assert made.auto_approval["reason"].startswith("Matched never-auto-approve rule")
 
 
-async def test_rules_written_in_a_spoiled_batch_are_the_ones_followed(node: Node) -> None:
+async def test_rules_of_a_retried_batch_are_the_ones_applied(node: Node) -> None:
     """Transactions that share a commit with a failing one are run again, and get other ids."""
 
     def fails(tx: Transaction) -> None:
@@ -53,7 +53,7 @@ async def test_rules_written_in_a_spoiled_batch_are_the_ones_followed(node: Node
     assert str(found.ended_by) == f"rule:{added.id}"
 
 
-async def test_a_node_reads_the_rules_before_anybody_waits_for_them(settings: Settings) -> None:
+async def test_a_node_loads_the_rules_before_they_are_needed(settings: Settings) -> None:
     async with running_node(settings) as first:
         await first.assent.database.write(adding(first, "go", "auto-approve"))
     question = Question(subject=Subject("go", {}), gate="go", agent_id="ci")

@@ -38,7 +38,7 @@ async def edit(node: Node, **changes: Any) -> None:
     await node.assent.database.write(lambda tx: node.assent.triggers.change(tx, "fixer", changes, by=RITA))
 
 
-async def test_an_approval_of_one_process_never_starts_another_one(node: Node, ann: Principal) -> None:
+async def test_an_approval_of_one_process_never_starts_another(node: Node, ann: Principal) -> None:
     await process(node)
     await process(node, "destroy")
     ci = await source(node)
@@ -52,7 +52,7 @@ async def test_an_approval_of_one_process_never_starts_another_one(node: Node, a
     assert [each.process for each in await runs(node)] == [], "ann was asked about fix"
 
 
-async def test_nobody_is_asked_about_a_process_that_is_not_there(
+async def test_no_approval_is_requested_for_a_missing_process(
     node: Node, clock: ManualClock, ann: Principal
 ) -> None:
     ci = await source(node)
@@ -84,7 +84,7 @@ async def test_an_approval_of_some_inputs_never_starts_a_run_with_others(node: N
     assert [each.inputs["target"] for each in await runs(node)] == [], "ann was shown staging"
 
 
-async def test_what_is_approved_and_waits_for_room_does_not_become_something_else(node: Node, ann: Principal) -> None:
+async def test_an_approved_run_that_waits_for_a_slot_does_not_change(node: Node, ann: Principal) -> None:
     await process(node)
     await process(node, "destroy")
     ci = await source(node)
@@ -102,7 +102,7 @@ async def test_what_is_approved_and_waits_for_room_does_not_become_something_els
     assert [each.process for each in await runs(node)] == ["fix"]
 
 
-async def test_an_event_that_wants_an_approval_is_not_carried_in_by_one_that_wants_none(
+async def test_an_event_that_needs_approval_is_not_merged_into_one_that_does_not(
     node: Node, clock: ManualClock
 ) -> None:
     await process(node)
@@ -116,7 +116,7 @@ async def test_an_event_that_wants_an_approval_is_not_carried_in_by_one_that_wan
     assert {"n": "evil"} not in given, "it started without approval"
 
 
-async def test_a_question_whose_trigger_is_gone_is_taken_back(node: Node) -> None:
+async def test_removing_a_trigger_cancels_its_approval_request(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, hold=True)
@@ -128,7 +128,7 @@ async def test_a_question_whose_trigger_is_gone_is_taken_back(node: Node) -> Non
     assert (await breakpoint_of(node, str(firing.breakpoint_id))).status is not Status.WAITING
 
 
-async def test_what_queued_and_does_not_match_the_mended_trigger_is_not_started(node: Node) -> None:
+async def test_queued_events_that_no_longer_match_a_changed_trigger_are_not_started(node: Node) -> None:
     """A pattern that is too wide is suspended, narrowed and resumed."""
     await process(node)
     ci = await source(node)
@@ -141,7 +141,7 @@ async def test_what_queued_and_does_not_match_the_mended_trigger_is_not_started(
     assert [each.inputs["event"]["branch"] for each in await runs(node)] == ["main"]
 
 
-async def test_what_is_asked_anew_takes_the_first_question_back_and_starts_when_that_is_approved(
+async def test_a_changed_input_cancels_the_first_request_and_asks_again(
     node: Node, ann: Principal
 ) -> None:
     await process(node)
@@ -162,7 +162,7 @@ async def test_what_is_asked_anew_takes_the_first_question_back_and_starts_when_
     assert [each.inputs["target"] for each in await runs(node)] == ["production"]
 
 
-async def test_an_approval_stands_where_nothing_of_what_was_asked_has_changed(node: Node, ann: Principal) -> None:
+async def test_an_approval_stands_if_nothing_it_covers_has_changed(node: Node, ann: Principal) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, hold=True)
@@ -178,7 +178,7 @@ async def test_an_approval_stands_where_nothing_of_what_was_asked_has_changed(no
     assert await stood(node) == [("started", None)]
 
 
-async def test_a_process_that_was_written_anew_since_is_asked_about_again(node: Node, ann: Principal) -> None:
+async def test_a_rewritten_process_needs_a_new_approval(node: Node, ann: Principal) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, hold=True)
@@ -198,7 +198,7 @@ async def test_a_process_that_was_written_anew_since_is_asked_about_again(node: 
     assert await stood(node) == [("started", None)]
 
 
-async def test_what_a_person_refused_stays_refused_whatever_the_trigger_says_now(node: Node, ann: Principal) -> None:
+async def test_a_rejection_stands_after_the_trigger_was_changed(node: Node, ann: Principal) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, hold=True)
@@ -211,7 +211,7 @@ async def test_what_a_person_refused_stays_refused_whatever_the_trigger_says_now
     assert await stood(node) == [("skipped", "not-approved")]
 
 
-async def test_a_question_says_how_many_events_it_is_about(node: Node, clock: ManualClock) -> None:
+async def test_an_approval_request_shows_the_number_of_events(node: Node, clock: ManualClock) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, debounce="5s", hold=True)
@@ -232,7 +232,7 @@ async def test_a_question_says_how_many_events_it_is_about(node: Node, clock: Ma
     assert asked["blank"]["question"] == "Start fix for ci.c?"
 
 
-async def test_a_gathered_event_that_wants_an_approval_has_the_whole_asked_about(
+async def test_a_merged_event_that_needs_approval_makes_the_whole_batch_need_it(
     node: Node, clock: ManualClock, ann: Principal
 ) -> None:
     await process(node)
@@ -249,7 +249,7 @@ async def test_a_gathered_event_that_wants_an_approval_has_the_whole_asked_about
     assert len(run.inputs["events"]) == 2
 
 
-async def test_what_nobody_verified_is_asked_about_though_no_trigger_says_so(node: Node, ann: Principal) -> None:
+async def test_an_unverified_event_needs_approval_even_if_the_trigger_does_not(node: Node, ann: Principal) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node)
@@ -263,7 +263,7 @@ async def test_what_nobody_verified_is_asked_about_though_no_trigger_says_so(nod
     assert await stood(node) == [("started", None)]
 
 
-async def test_however_much_an_event_says_it_can_be_asked_about(node: Node) -> None:
+async def test_a_huge_event_can_be_asked_about(node: Node) -> None:
     await process(node)
     ci = await source(node)
     inputs = {"all": "{{ event.data }}", "title": "{{ event.title }}"}
@@ -277,7 +277,7 @@ async def test_however_much_an_event_says_it_can_be_asked_about(node: Node) -> N
         assert len(json.dumps(asked.payload["context"])) < 17 * 1024
 
 
-async def test_a_question_whose_trigger_is_disabled_is_taken_back(node: Node) -> None:
+async def test_disabling_a_trigger_cancels_its_approval_request(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, hold=True)
@@ -290,7 +290,7 @@ async def test_a_question_whose_trigger_is_disabled_is_taken_back(node: Node) ->
     assert (await breakpoint_of(node, str(firing.breakpoint_id))).status is Status.CANCELLED
 
 
-async def test_of_what_was_gathered_only_what_still_matches_goes_on(node: Node, clock: ManualClock) -> None:
+async def test_only_debounced_events_that_still_match_are_used(node: Node, clock: ManualClock) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, debounce="5s")
@@ -305,7 +305,7 @@ async def test_of_what_was_gathered_only_what_still_matches_goes_on(node: Node, 
     assert run.inputs["event"]["id"] == third
 
 
-async def test_what_waits_for_a_person_and_was_suspended_meanwhile_goes_on_where_it_was(
+async def test_an_approved_firing_continues_where_it_was_after_a_suspension(
     node: Node, ann: Principal
 ) -> None:
     await process(node)

@@ -46,7 +46,7 @@ def _parts(arrived: Arrived) -> tuple[Any, Any, Any]:
     return data["added"], data["changed"], data["removed"]
 
 
-async def test_a_storm_of_2000_files_in_new_folders_is_one_event(folder: Path) -> None:
+async def test_a_burst_of_2000_files_in_new_folders_is_one_event(folder: Path) -> None:
     desk = PlainDesk()
     async with watched(source(folder, quiet="2s"), desk):
         for n in range(2_000):
@@ -66,7 +66,7 @@ async def test_a_storm_of_2000_files_in_new_folders_is_one_event(folder: Path) -
     assert arrived.view["paths"] == added[:1_000] == sorted(added)[:1_000]
 
 
-async def test_what_an_event_says(folder: Path) -> None:
+async def test_an_event_lists_added_changed_and_removed_files(folder: Path) -> None:
     (folder / "two.md").write_text("two")
     desk = PlainDesk()
     async with watched(source(folder), desk):
@@ -83,7 +83,7 @@ async def test_what_an_event_says(folder: Path) -> None:
     assert (arrived.mark, arrived.window) == (None, None)
 
 
-async def test_a_touch_tells_nothing(folder: Path) -> None:
+async def test_touching_a_file_reports_nothing(folder: Path) -> None:
     desk = PlainDesk()
     async with watched(source(folder), desk):
         os.utime(folder / "one.md", (1, 1))
@@ -91,7 +91,7 @@ async def test_a_touch_tells_nothing(folder: Path) -> None:
         assert await told(desk) == (["other.md"], [], [])
 
 
-async def test_the_same_change_at_another_time_is_another_event(folder: Path) -> None:
+async def test_the_same_change_at_another_time_is_a_new_event(folder: Path) -> None:
     desk = PlainDesk()
     async with watched(source(folder), desk):
         keys: set[str] = set()
@@ -107,7 +107,7 @@ async def test_the_same_change_at_another_time_is_another_event(folder: Path) ->
     assert len(keys) == 4
 
 
-async def test_what_changed_while_nobody_watched_is_told_once(folder: Path) -> None:
+async def test_changes_while_not_watching_are_reported_once(folder: Path) -> None:
     desk = PlainDesk()
     async with watched(source(folder), desk):
         pass
@@ -121,7 +121,7 @@ async def test_what_changed_while_nobody_watched_is_told_once(folder: Path) -> N
         assert last.told.empty()
 
 
-async def test_what_was_not_stored_is_told_again(folder: Path) -> None:
+async def test_an_event_that_was_not_stored_is_reported_again(folder: Path) -> None:
     desk = PlainDesk()
     async with watched(source(folder), desk) as task:
         desk.failing = RuntimeError("the store is down")
@@ -132,7 +132,7 @@ async def test_what_was_not_stored_is_told_again(folder: Path) -> None:
         assert await told(desk) == (["new.md"], [], [])
 
 
-async def test_with_catchup_none_only_what_changes_from_now_on_is_told(folder: Path) -> None:
+async def test_catchup_none_reports_only_changes_from_now_on(folder: Path) -> None:
     desk = PlainDesk()
     async with watched(source(folder), desk):
         pass
@@ -142,7 +142,7 @@ async def test_with_catchup_none_only_what_changes_from_now_on_is_told(folder: P
         assert await told(desk) == (["now.md"], [], [])
 
 
-async def test_another_choice_of_files_begins_anew_in_silence(folder: Path) -> None:
+async def test_changed_filters_start_with_a_new_silent_scan(folder: Path) -> None:
     (folder / "two.txt").write_text("x")
     desk = PlainDesk()
     async with watched(source(folder, include=["*.md"]), desk):
@@ -153,7 +153,7 @@ async def test_another_choice_of_files_begins_anew_in_silence(folder: Path) -> N
         assert await told(desk) == (["three.txt"], [], [])
 
 
-async def test_include_and_exclude_say_which_files_count(folder: Path) -> None:
+async def test_include_and_exclude_select_the_files(folder: Path) -> None:
     desk = PlainDesk()
     async with watched(source(folder, include=["**/*.md"], exclude=["drafts/"]), desk):
         for path in ("drafts/a.md", "deep/b.md", "deep/c.txt", "node_modules/x/d.md", ".git/e.md", "e.md~"):
@@ -162,7 +162,7 @@ async def test_include_and_exclude_say_which_files_count(folder: Path) -> None:
         assert await told(desk) == (["deep/b.md"], [], [])
 
 
-async def test_what_is_left_out_by_default_can_be_taken_in(folder: Path) -> None:
+async def test_default_exclusions_can_be_overridden(folder: Path) -> None:
     desk = PlainDesk()
     async with watched(source(folder, exclude=["!node_modules/"]), desk):
         (folder / "node_modules" / "x").mkdir(parents=True)
@@ -170,7 +170,7 @@ async def test_what_is_left_out_by_default_can_be_taken_in(folder: Path) -> None
         assert await told(desk) == (["node_modules/x/a.js"], [], [])
 
 
-async def test_a_folder_that_moves_takes_its_files_along(folder: Path) -> None:
+async def test_moving_a_folder_moves_its_files(folder: Path) -> None:
     (folder / "a" / "b").mkdir(parents=True)
     (folder / "a" / "b" / "deep.md").write_text("x")
     desk = PlainDesk()
@@ -181,7 +181,7 @@ async def test_a_folder_that_moves_takes_its_files_along(folder: Path) -> None:
         assert await told(desk) == ([], [], ["z/b/deep.md"])
 
 
-async def test_polling_sees_the_same(folder: Path) -> None:
+async def test_polling_reports_the_same(folder: Path) -> None:
     desk = PlainDesk()
     async with watched(source(folder, poll=True), desk):
         (folder / "sub").mkdir()
@@ -189,12 +189,12 @@ async def test_polling_sees_the_same(folder: Path) -> None:
         assert await told(desk) == (["sub/new.md"], [], [])
 
 
-async def test_a_folder_that_is_not_there_is_said_in_words(folder: Path) -> None:
+async def test_a_missing_folder_is_reported_clearly(folder: Path) -> None:
     with pytest.raises(FileNotFoundError, match="Folder not found"):
         await source(folder / "missing").watch(PlainDesk())
 
 
-async def test_a_folder_that_goes_is_said_and_its_files_are_not_told_as_removed(folder: Path) -> None:
+async def test_a_folder_that_disappears_is_reported_but_not_its_files(folder: Path) -> None:
     desk = PlainDesk()
     async with watched(source(folder), desk) as task:
         shutil.move(folder, folder.parent / "elsewhere")
@@ -203,7 +203,7 @@ async def test_a_folder_that_goes_is_said_and_its_files_are_not_told_as_removed(
     assert desk.told.empty()
 
 
-async def test_a_folder_in_place_of_another_is_watched_in_its_turn(folder: Path) -> None:
+async def test_a_folder_that_replaces_another_is_watched_instead(folder: Path) -> None:
     desk = PlainDesk()
     async with watched(source(folder), desk):
         newer = folder.parent / "newer"
@@ -217,7 +217,7 @@ async def test_a_folder_in_place_of_another_is_watched_in_its_turn(folder: Path)
         assert await told(desk) == (["three.md"], [], [])
 
 
-async def test_a_folder_that_is_away_for_a_moment_is_waited_for(folder: Path) -> None:
+async def test_a_folder_that_is_missing_for_a_moment_is_waited_for(folder: Path) -> None:
     """The folder disappears as soon as it is watched, and comes back as a different one."""
     older, newer = folder.parent / "older", folder.parent / "newer"
     shutil.copytree(folder, newer)
@@ -238,7 +238,7 @@ async def test_a_folder_that_is_away_for_a_moment_is_waited_for(folder: Path) ->
         assert await told(desk) == (["two.md"], [], [])
 
 
-async def test_files_that_one_run_said_it_writes_are_its_doing(folder: Path) -> None:
+async def test_declared_writes_of_one_run_are_attributed_to_it(folder: Path) -> None:
     desk = PlainDesk(writers={str(folder / "a.md"): "run_1", str(folder / "b.md"): "run_1"})
     async with watched(source(folder), desk):
         (folder / "a.md").write_text("x")
@@ -249,7 +249,7 @@ async def test_files_that_one_run_said_it_writes_are_its_doing(folder: Path) -> 
         assert (await desk.next()).mark is None
 
 
-async def test_what_another_node_has_told_is_not_told_again(folder: Path) -> None:
+async def test_changes_reported_by_another_node_are_not_reported_again(folder: Path) -> None:
     desk = PlainDesk()
     async with watched(source(folder), desk):
         other = PlainDesk()
@@ -263,7 +263,7 @@ async def test_what_another_node_has_told_is_not_told_again(folder: Path) -> Non
         assert await told(desk) == (["later.md"], [], [])
 
 
-async def test_links_are_told_and_not_followed(folder: Path) -> None:
+async def test_links_are_reported_and_not_followed(folder: Path) -> None:
     outside = folder.parent / "outside"
     outside.mkdir()
     (outside / "secret.md").write_text("x")
@@ -276,7 +276,7 @@ async def test_links_are_told_and_not_followed(folder: Path) -> None:
         assert await told(desk) == (["new.md"], [], [])
 
 
-def test_names_that_are_no_text_can_be_written_down(folder: Path) -> None:
+def test_undecodable_file_names_can_be_stored(folder: Path) -> None:
     Path(os.fsdecode(os.fsencode(folder) + b"/b\xff.md")).write_text("x")
     (folder / 'quo"te\nline.md').write_text("x")
     found = scan(folder, Wanted((), ()), {})
@@ -284,7 +284,7 @@ def test_names_that_are_no_text_can_be_written_down(folder: Path) -> None:
     assert snapshots.read(msgspec.json.decode(msgspec.json.encode(found))) == found
 
 
-def test_a_look_at_some_paths_finds_what_a_look_at_all_finds(folder: Path) -> None:
+def test_a_partial_scan_finds_the_same_as_a_full_scan(folder: Path) -> None:
     wanted = Wanted((), ("left/",))
     (folder / "a").mkdir()
     (folder / "a" / "x").write_text("x")
@@ -300,7 +300,7 @@ def test_a_look_at_some_paths_finds_what_a_look_at_all_finds(folder: Path) -> No
     assert rescan(folder, wanted, known, paths) == scan(folder, wanted, {})
 
 
-def test_large_files_are_told_by_size_and_time(folder: Path) -> None:
+def test_large_files_are_compared_by_size_and_time(folder: Path) -> None:
     with (folder / "large").open("wb") as file:
         file.truncate(snapshots.LARGE + 1)
     before = scan(folder, Wanted((), ()), {})
@@ -325,16 +325,16 @@ def test_large_files_are_told_by_size_and_time(folder: Path) -> None:
         ({"path": ".", "host": ""}, "/settings/host"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], said: str) -> None:
+def test_invalid_settings_are_rejected(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidRequest, match=said):
         KINDS["files"].make(settings, tools())
 
 
-def test_files_are_watched() -> None:
+def test_the_files_kind_is_watched() -> None:
     assert KINDS["files"].way is Way.WATCH
 
 
-async def test_files_that_several_runs_wrote_are_not_the_outside_worlds(folder: Path) -> None:
+async def test_files_written_by_several_runs_are_attributed_to_all_of_them(folder: Path) -> None:
     """Otherwise two runs of one trigger that write at the same time would trigger each other forever."""
     desk = PlainDesk(writers={str(folder / "a.md"): "run_1", str(folder / "b.md"): "run_2"})
     async with watched(source(folder), desk):

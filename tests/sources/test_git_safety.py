@@ -42,20 +42,20 @@ async def refused(work: Repository) -> str:
 
 
 @pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
-async def test_the_lock_of_a_spool_writes_over_no_file_elsewhere(work: Repository, precious: Path, link: Any) -> None:
+async def test_the_lock_of_a_spool_does_not_overwrite_other_files(work: Repository, precious: Path, link: Any) -> None:
     (work.spool / ".lock").unlink(missing_ok=True)
     link(work.spool / ".lock", precious)
     assert "was not created by Assent" in await refused(work)
     assert precious.read_text() == "do not touch"  # noqa: ASYNC240  # only a test
 
 
-async def test_a_lock_that_is_not_ours_stays_as_it_is(work: Repository) -> None:
+async def test_a_lock_file_of_another_program_is_not_changed(work: Repository) -> None:
     (work.spool / ".lock").write_text("somebody's notes")
     assert "was not created by Assent" in await refused(work)
     assert (work.spool / ".lock").read_text() == "somebody's notes"
 
 
-async def test_a_lock_that_is_a_pipe_keeps_nobody_waiting(work: Repository) -> None:
+async def test_a_lock_that_is_a_pipe_does_not_block(work: Repository) -> None:
     (work.spool / ".lock").unlink(missing_ok=True)
     os.mkfifo(work.spool / ".lock")
     assert "was not created by Assent" in await refused(work)
@@ -69,7 +69,7 @@ async def test_a_lock_of_an_earlier_source_is_taken_over(work: Repository) -> No
         assert (work.spool / ".lock").read_text() == desk.source_id
 
 
-async def test_a_spool_that_is_a_link_is_none(work: Repository, tmp_path: Path) -> None:
+async def test_a_spool_that_is_a_link_is_not_used(work: Repository, tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     (theirs / "file").write_text("do not touch")
@@ -100,7 +100,7 @@ def signed_commit(work: Repository) -> str:
     return made.stdout.strip()
 
 
-def test_no_program_that_a_repository_names_is_run(work: Repository, tmp_path: Path) -> None:
+def test_programs_named_by_a_repository_are_never_run(work: Repository, tmp_path: Path) -> None:
     ran, program = tmp_path / "ran", tmp_path / "evil"
     program.write_text(f"#!/bin/sh\ntouch {ran}\n")
     program.chmod(0o755)
@@ -118,7 +118,7 @@ def test_no_program_that_a_repository_names_is_run(work: Repository, tmp_path: P
     assert not ran.exists()
 
 
-def test_two_containers_that_count_alike_write_two_files(work: Repository, tmp_path: Path) -> None:
+def test_two_containers_with_equal_process_ids_write_separate_records(work: Repository, tmp_path: Path) -> None:
     """Each container numbers its own processes, so two may have the same id in the same second."""
     programs = tmp_path / "programs"
     programs.mkdir()

@@ -29,7 +29,7 @@ def bearing(body: Any, headers: dict[str, str] | None = None, **settings: Any) -
     return take(given, {**BEARER, **(headers or {})}, raw)
 
 
-def test_a_standard_webhook_says_its_own_type_time_and_name() -> None:
+def test_a_standard_webhook_sets_its_own_type_time_and_id() -> None:
     body = json.dumps({"type": "invoice.paid", "timestamp": "2026-11-10T08:31:00Z", "data": {"id": 7}}).encode()
     arrived = take({"secrets": ["env:HOOK_STANDARD"]}, standard(body, key="msg_7"), body)
     assert (arrived.type, arrived.key, arrived.delivery_id) == ("invoice.paid", "webhook:msg_7", "msg_7")
@@ -38,14 +38,14 @@ def test_a_standard_webhook_says_its_own_type_time_and_name() -> None:
     assert arrived.window is None
 
 
-def test_without_a_signature_over_it_a_type_in_the_body_is_only_data() -> None:
+def test_an_unsigned_type_in_the_body_is_only_data() -> None:
     assert bearing({"type": "invoice.paid"}).type == "webhook"
 
 
 @pytest.mark.parametrize(
     "name", ["github.push", "GitHub.push", "schedule.tick", "git.pushed", "webhook.other", "run.done"]
 )
-def test_nobody_can_call_their_events_what_belongs_to_another_source(name: str) -> None:
+def test_event_types_of_other_sources_are_rejected(name: str) -> None:
     body = json.dumps({"type": name}).encode()
     with pytest.raises(InvalidRequest, match="other sources"):
         take({"secrets": ["env:HOOK_STANDARD"]}, standard(body), body)
@@ -53,7 +53,7 @@ def test_nobody_can_call_their_events_what_belongs_to_another_source(name: str) 
         bearing({}, {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/x", "ce-type": name}, cloudevents=True)
 
 
-def test_a_bearer_token_and_a_secret_path_are_enough_for_those_that_cannot_sign() -> None:
+def test_a_bearer_token_or_a_secret_path_authenticates() -> None:
     assert bearing({"a": 1}).verified == "bearer"
     by_path = take({"verify": "path", "secrets": ["env:HOOK_SECRET"]}, {}, b"{}", key=SECRET)
     assert by_path.verified == "path"
@@ -62,12 +62,12 @@ def test_a_bearer_token_and_a_secret_path_are_enough_for_those_that_cannot_sign(
             take({"verify": "bearer", "secrets": ["env:HOOK_SECRET"]}, headers, b"{}")
 
 
-def test_an_hmac_is_in_the_header_that_is_named() -> None:
+def test_an_hmac_is_read_from_the_configured_header() -> None:
     settings = {"verify": "hmac", "secrets": ["env:HOOK_SECRET"], "header": "X-Shop-Signature", "prefix": "sha256="}
     assert take(settings, {"x-shop-signature": f"sha256={hexed(b'[1]')}"}, b"[1]").data == [1]
 
 
-def test_nothing_is_verified_only_where_that_is_said_and_such_a_source_is_never_trusted() -> None:
+def test_an_unverified_source_must_be_configured_and_is_never_trusted() -> None:
     arrived = take({"verify": "none"}, {}, b"{}")
     assert (arrived.verified, arrived.trust) == ("none", Trust.UNTRUSTED)
     for settings in ({"verify": "none", "trust": "trusted"}, {"verify": "none", "secrets": ["env:HOOK_SECRET"]}):
@@ -75,23 +75,23 @@ def test_nothing_is_verified_only_where_that_is_said_and_such_a_source_is_never_
             source("webhook", settings)
 
 
-def test_a_source_is_trusted_only_where_that_is_said() -> None:
+def test_a_source_is_trusted_only_if_configured() -> None:
     assert bearing({}).trust is Trust.UNTRUSTED
     assert bearing({}, trust="trusted").trust is Trust.TRUSTED
 
 
-def test_a_header_that_names_deliveries_makes_them_count_once() -> None:
+def test_a_delivery_header_deduplicates_events() -> None:
     arrived = bearing({}, {"x-shop-id": "d-1"}, delivery_header="X-Shop-Id")
     assert (arrived.key, arrived.delivery_id, arrived.headers["x-shop-id"]) == ("webhook:d-1", "d-1", "d-1")
 
 
-def test_a_name_of_any_length_fits_the_index() -> None:
+def test_a_long_delivery_id_fits_into_the_index() -> None:
     keys = {bearing({}, {"x-shop-id": "d" * 4_000 + end}, delivery_header="X-Shop-Id").key for end in "ab"}
     assert len(keys) == 2
     assert max(map(len, keys)) <= 300
 
 
-def test_the_view_is_filled_from_the_body_as_the_settings_say() -> None:
+def test_the_view_is_filled_from_the_body_as_configured() -> None:
     view = {
         "repo": "{{ event.data.repo.name }}",
         "labels": "{{ event.data.labels }}",
@@ -128,7 +128,7 @@ def event(data: Any = None, **more: Any) -> CloudEvent:
 
 
 @pytest.mark.parametrize("write", [to_binary_event, to_structured_event])
-def test_cloud_events_are_read_as_the_library_writes_them(write: Any) -> None:
+def test_cloudevents_from_the_official_library_are_parsed(write: Any) -> None:
     message: HTTPMessage = write(event(), JSONFormat())
     binary = {"cloudevents": True} if write is to_binary_event else {}
     arrived = bearing(message.body, {name.lower(): value for name, value in message.headers.items()}, **binary)
@@ -139,7 +139,7 @@ def test_cloud_events_are_read_as_the_library_writes_them(write: Any) -> None:
     assert not [name for name in arrived.headers if "depth" in name or "causation" in name]
 
 
-def test_a_cloud_event_signed_as_a_standard_webhook_is_known_by_the_signed_name() -> None:
+def test_a_signed_cloudevent_is_identified_by_the_signed_id() -> None:
     message = to_structured_event(event(), JSONFormat())
     headers = {
         **{name.lower(): value for name, value in message.headers.items()},
@@ -161,7 +161,7 @@ ATTRIBUTES = {"specversion": "1.0", "id": "1", "source": "/x", "type": "t"}
         ({"data_base64": b64encode(b"hello").decode(), "datacontenttype": "text/plain"}, "hello"),
     ],
 )
-def test_the_data_of_an_event_is_what_stands_in_it(more: dict[str, Any], data: Any) -> None:
+def test_the_data_of_a_cloudevent_is_decoded(more: dict[str, Any], data: Any) -> None:
     assert bearing({**ATTRIBUTES, **more}, STRUCTURED).data == data
 
 
@@ -178,7 +178,7 @@ def test_the_data_of_an_event_is_what_stands_in_it(more: dict[str, Any], data: A
         (STRUCTURED, {**ATTRIBUTES, "type": "t" * 300}, "at most 200"),
     ],
 )
-def test_what_is_no_event_of_theirs_is_refused_with_the_reason(headers: dict[str, str], body: Any, why: str) -> None:
+def test_an_invalid_cloudevent_is_rejected_with_the_reason(headers: dict[str, str], body: Any, why: str) -> None:
     with pytest.raises(InvalidRequest, match=why):
         bearing(body, headers)
 
@@ -186,7 +186,7 @@ def test_what_is_no_event_of_theirs_is_refused_with_the_reason(headers: dict[str
 @pytest.mark.parametrize(
     "body", [b"", b"{", b'{"a":1,"a":2}', b'{"a":12345678901234567890}', b'{"a":"\\u0000"}', b"\xff", b'{"a":NaN}']
 )
-def test_what_is_not_strict_json_is_refused(body: bytes) -> None:
+def test_invalid_or_ambiguous_json_is_rejected(body: bytes) -> None:
     with pytest.raises(MalformedJson):
         bearing(body)
 
@@ -207,7 +207,7 @@ def test_what_is_not_strict_json_is_refused(body: bytes) -> None:
         ({"verify": "magic"}, "standard-webhooks, hmac"),
     ],
 )
-def test_settings_that_do_not_fit_together_are_refused(settings: dict[str, Any], why: str) -> None:
+def test_contradictory_settings_are_rejected(settings: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidRequest, match=why):
         source("webhook", {"secrets": ["env:HOOK_SECRET"], **settings})
 
@@ -217,14 +217,14 @@ IN_HEADERS = {"ce-specversion": "1.0", "ce-id": "again", "ce-source": "/shop", "
 HMAC = {"verify": "hmac", "secrets": ["env:HOOK_SECRET"]}
 
 
-def test_headers_that_nobody_signed_do_not_say_what_an_event_is() -> None:
+def test_unsigned_headers_do_not_define_an_event() -> None:
     """Otherwise an attacker who intercepted a signed body could replay it with any type and id."""
     said = {"x-signature": hexed(ORDER), "content-type": "application/json"}
     plain, other = take(HMAC, said, ORDER), take(HMAC, {**said, **IN_HEADERS}, ORDER)
     assert (other.type, other.key) == (plain.type, plain.key)
 
 
-def test_where_headers_may_say_it_another_body_does_not_take_an_events_place() -> None:
+def test_with_header_attributes_a_different_body_is_a_different_event() -> None:
     keys: set[str] = set()
     for body in (ORDER, ORDER, b"{}"):
         arrived = take({**HMAC, "cloudevents": True}, {"x-signature": hexed(body), **IN_HEADERS}, body)
@@ -233,13 +233,13 @@ def test_where_headers_may_say_it_another_body_does_not_take_an_events_place() -
     assert len(keys) == 2
 
 
-def test_whether_headers_count_is_yes_or_no() -> None:
+def test_the_cloudevents_setting_must_be_a_boolean() -> None:
     with pytest.raises(InvalidRequest, match="true or false"):
         source("webhook", {**HMAC, "cloudevents": "yes"})
 
 
 @pytest.mark.parametrize("empty", [{}, {"build": None}, {"build": ""}, {"build": 7}])
-def test_events_without_what_dedup_names_are_not_taken_for_the_same(empty: dict[str, Any]) -> None:
+def test_events_without_the_dedup_fields_are_not_duplicates(empty: dict[str, Any]) -> None:
     template = "{{ event.source }}/{{ event.data.build }}/{{ event.data.phase }}"
     first, second = (bearing({"job": name, **empty}, dedup=template) for name in ("deploy", "test"))
     assert first.key != second.key, "the second event would be lost as a duplicate"
@@ -248,7 +248,7 @@ def test_events_without_what_dedup_names_are_not_taken_for_the_same(empty: dict[
     assert (whole.key, whole.window) == ("dedup:-/0/false", None)
 
 
-def test_what_may_be_said_again_for_longer_is_known_for_longer() -> None:
+def test_a_longer_signature_tolerance_keeps_keys_for_longer() -> None:
     stamp = str(NOW // 1_000_000)
     for tolerance, window in (("1m", 600), ("1h", 7_200)):
         settings = {**HMAC, "timestamp_header": "x-time", "tolerance": tolerance}

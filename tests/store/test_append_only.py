@@ -43,7 +43,7 @@ async def ended(node: Node) -> str:
     return breakpoint_id
 
 
-def test_every_column_of_a_breakpoint_is_either_fixed_or_moves() -> None:
+def test_every_column_of_a_breakpoint_is_either_fixed_or_mutable() -> None:
     assert set(FIXED) | set(MOVES) == set(KIND)
 
 
@@ -57,7 +57,7 @@ async def test_the_content_of_a_breakpoint_never_changes(node: Node, column: str
 
 
 @pytest.mark.parametrize("column", [*FIXED, *MOVES])
-async def test_nothing_of_what_has_ended_ever_changes(node: Node, column: str) -> None:
+async def test_an_ended_breakpoint_never_changes(node: Node, column: str) -> None:
     breakpoint_id = await ended(node)
     value = 5 if KIND[column] is int else "rejected" if column == "decision" else "expired"
     before = await rows(node, "SELECT * FROM assent_breakpoints WHERE id = :id", id=breakpoint_id)
@@ -67,7 +67,7 @@ async def test_nothing_of_what_has_ended_ever_changes(node: Node, column: str) -
     assert await rows(node, "SELECT * FROM assent_breakpoints WHERE id = :id", id=breakpoint_id) == before
 
 
-async def test_no_terminal_state_is_ever_left(node: Node) -> None:
+async def test_a_final_state_is_never_left(node: Node) -> None:
     breakpoint_id = await ended(node)
     reopen = """
         UPDATE assent_breakpoints
@@ -83,7 +83,7 @@ EVENT_CHANGES = {
 
 
 @pytest.mark.parametrize("column", EVENT_CHANGES)
-async def test_no_event_is_ever_changed(node: Node, column: str) -> None:
+async def test_events_are_never_changed(node: Node, column: str) -> None:
     await ended(node)
     await refused(node, f"UPDATE assent_events SET {column} = {EVENT_CHANGES[column]}")
 
@@ -91,13 +91,13 @@ async def test_no_event_is_ever_changed(node: Node, column: str) -> None:
 STUB = '{"purged":"' + "a" * 64 + '"}'
 
 
-async def test_no_event_is_blanked_before_its_breakpoint_is_purged(node: Node) -> None:
+async def test_an_event_cannot_be_blanked_before_its_breakpoint_is_purged(node: Node) -> None:
     await ended(node)
     await refused(node, "UPDATE assent_events SET metadata = :stub WHERE type = 'commented'", stub=STUB)
 
 
 @pytest.mark.parametrize("table", ["breakpoints", "events", "responses", "comments"])
-async def test_nothing_is_ever_removed(node: Node, table: str) -> None:
+async def test_rows_are_never_deleted(node: Node, table: str) -> None:
     await ended(node)
     before = await rows(node, f"SELECT count(*) FROM assent_{table}")
     await refused(node, f"DELETE FROM assent_{table}")
@@ -106,7 +106,7 @@ async def test_nothing_is_ever_removed(node: Node, table: str) -> None:
     assert await rows(node, f"SELECT count(*) FROM assent_{table}") == before
 
 
-async def test_no_event_is_ever_replaced(node: Node) -> None:
+async def test_events_are_never_replaced(node: Node) -> None:
     breakpoint_id = await ended(node)
     insert = """
         INSERT {or_replace} INTO assent_events (breakpoint_id, seq, type, actor, at, metadata, previous, hash)
@@ -125,12 +125,12 @@ async def test_no_event_is_ever_replaced(node: Node) -> None:
      "option = 'x'", "answers = '{}'", "edits = '{}'", "seat = 'x'", "in_place_of = '[\"x\"]'", "override = 1",
      "digest = 'x'"],
 )  # fmt: skip
-async def test_an_answer_to_what_has_ended_never_changes(node: Node, change: str) -> None:
+async def test_an_answer_to_an_ended_breakpoint_never_changes(node: Node, change: str) -> None:
     await ended(node)
     await refused(node, f"UPDATE assent_responses SET {change}")
 
 
-async def test_nobody_answers_what_has_ended(node: Node) -> None:
+async def test_an_ended_breakpoint_cannot_be_answered(node: Node) -> None:
     breakpoint_id = await ended(node)
     bob = await person(node, "bob", "reviewer")
     answer = """
@@ -145,7 +145,7 @@ async def test_nobody_answers_what_has_ended(node: Node) -> None:
 
 
 @pytest.mark.parametrize("change", ["comment = 'x'", "comment = ''", "author = 'eve'", "created_at = 1"])
-async def test_no_comment_is_ever_changed(node: Node, change: str) -> None:
+async def test_comments_are_never_changed(node: Node, change: str) -> None:
     await ended(node)
     await refused(node, f"UPDATE assent_comments SET {change}")
 
@@ -159,7 +159,7 @@ async def test_an_answer_may_change_until_the_decision(node: Node) -> None:
     assert await rows(node, "SELECT approved FROM assent_responses") == [(0,)]
 
 
-async def test_purging_takes_no_more_than_it_may(node: Node) -> None:
+async def test_purging_can_change_nothing_else(node: Node) -> None:
     """A forged purge can neither change the outcome nor purge a waiting breakpoint."""
     breakpoint_id = await ended(node)
     waiting = await create(node)
@@ -174,7 +174,7 @@ async def test_purging_takes_no_more_than_it_may(node: Node) -> None:
     await refused(node, some, id=breakpoint_id, result=result.replace("false", "true", 1))
 
 
-async def test_what_was_purged_stays_as_it_was_left(node: Node, clock: ManualClock) -> None:
+async def test_a_purged_breakpoint_never_changes(node: Node, clock: ManualClock) -> None:
     breakpoint_id = await ended(node)
     await node.assent.database.write(partial(node.assent.people.put_policy, policy={"retentionDays": 1}, by=ADMIN))
     clock.advance(2 * DAY)
@@ -187,7 +187,7 @@ async def test_what_was_purged_stays_as_it_was_left(node: Node, clock: ManualClo
     await refused(node, "UPDATE assent_comments SET comment = 'x'")
 
 
-async def test_a_hold_is_only_ever_lifted(node: Node) -> None:
+async def test_a_hold_can_only_be_lifted(node: Node) -> None:
     hold = await node.assent.database.write(lambda tx: node.assent.retention.place(tx, by=ADMIN, reason="Court."))
     await refused(node, "DELETE FROM assent_holds")
     for change in ("reason = 'x'", "placed_at = 1", "placed_by = 'x'", "breakpoint_id = 'x'", "lifted_at = 1"):
@@ -217,7 +217,7 @@ async def test_a_rule_keeps_its_origin(node: Node, column: str) -> None:
 
 
 @pytest.mark.parametrize("column", RULE_COLUMNS)
-async def test_nothing_of_a_removed_rule_ever_changes(node: Node, column: str) -> None:
+async def test_a_removed_rule_never_changes(node: Node, column: str) -> None:
     made, gone = await shadowed(node)
     change = f"UPDATE assent_rules SET {column} = :value WHERE id = :id"
     value = 5 if RULE_COLUMNS[column] is int else "x"
@@ -243,20 +243,20 @@ SHADOW_CHANGES = {
         *(("shadows", *each) for each in SHADOW_CHANGES.items()),
     ],
 )
-async def test_nothing_that_was_recorded_of_rules_is_ever_changed(
+async def test_recorded_events_of_rules_never_change(
     node: Node, table: str, column: str, value: str
 ) -> None:
     await shadowed(node)
     await refused(node, f"UPDATE assent_{table} SET {column} = {value}")
 
 
-def test_every_column_recorded_of_rules_is_tried() -> None:
+def test_every_recorded_column_of_rules_is_tested() -> None:
     assert set(RULE_EVENT_CHANGES) == set(metadata.tables["assent_rule_events"].columns.keys())
     assert set(SHADOW_CHANGES) == set(metadata.tables["assent_shadows"].columns.keys())
 
 
 @pytest.mark.parametrize("table", ["rules", "rule_events", "shadows"])
-async def test_no_rule_and_nothing_about_it_is_ever_removed(node: Node, table: str) -> None:
+async def test_rules_and_their_records_are_never_deleted(node: Node, table: str) -> None:
     await shadowed(node)
     before = await rows(node, f"SELECT count(*) FROM assent_{table}")
     await refused(node, f"DELETE FROM assent_{table}")
@@ -268,7 +268,7 @@ async def test_no_rule_and_nothing_about_it_is_ever_removed(node: Node, table: s
     assert before[0][0] > 0
 
 
-async def test_every_lock_the_audit_asks_for_is_there(node: Node) -> None:
+async def test_every_lock_trigger_that_the_audit_expects_exists(node: Node) -> None:
     def names(tx: Transaction) -> set[str]:
         statement = (
             "SELECT name FROM sqlite_master WHERE type = 'trigger'"
@@ -290,7 +290,7 @@ async def test_every_lock_the_audit_asks_for_is_there(node: Node) -> None:
         ("checkpoint_keys", "public_key = 'x'"),
     ],
 )
-async def test_nothing_of_the_log_and_its_checkpoints_is_ever_changed_or_removed(
+async def test_the_log_and_its_checkpoints_are_never_changed_or_deleted(
     node: Node, table: str, change: str
 ) -> None:
     await create(node)

@@ -101,7 +101,7 @@ def refuse_gaps(titles: list[str]) -> None:
         assert numbers
 
 
-async def test_everything_comes_back_row_for_row(settings: Settings, archive: Path, fresh: Settings) -> None:
+async def test_everything_is_restored_row_for_row(settings: Settings, archive: Path, fresh: Settings) -> None:
     restore(fresh, archive)
 
     assert every_row(fresh) == every_row(settings)
@@ -109,7 +109,7 @@ async def test_everything_comes_back_row_for_row(settings: Settings, archive: Pa
         await node.create(await node.token("agent"))
 
 
-async def test_rules_come_back_and_go_on(archive: Path, fresh: Settings) -> None:
+async def test_restored_rules_continue_to_apply(archive: Path, fresh: Settings) -> None:
     """A node must use the restored rules instead of those it has cached."""
     restore(fresh, archive)
 
@@ -123,7 +123,7 @@ async def test_rules_come_back_and_go_on(archive: Path, fresh: Settings) -> None
         assert (await node.create(payload=payload))["status"] == "released"
 
 
-async def test_a_backup_under_load_is_one_moment(settings: Settings, tmp_path: Path, postgres_url: str) -> None:
+async def test_a_backup_under_load_is_a_consistent_snapshot(settings: Settings, tmp_path: Path, postgres_url: str) -> None:
     async with running_node(settings) as node, under_load(node):
         for n in range(2):
             await asyncio.to_thread(save, settings, tmp_path / f"{n}.tar")
@@ -145,7 +145,7 @@ async def test_a_backup_under_load_is_one_moment(settings: Settings, tmp_path: P
             refuse_gaps(titles)
 
 
-async def test_after_a_restore_tokens_work_and_waits_go_on(
+async def test_after_a_restore_tokens_work_and_waits_continue(
     settings: Settings, tmp_path: Path, postgres_url: str
 ) -> None:
     async with running_node(settings) as node:
@@ -169,7 +169,7 @@ async def test_after_a_restore_tokens_work_and_waits_go_on(
             assert [each["id"] for each in found.json()["items"]] == [open_["id"]], "full-text search must work"
 
 
-async def test_a_place_with_data_is_not_restored_over(
+async def test_a_database_with_data_is_not_overwritten(
     settings: Settings, archive: Path, tmp_path: Path, postgres_url: str
 ) -> None:
     with empty_place(settings, tmp_path, postgres_url) as place:
@@ -182,7 +182,7 @@ async def test_a_place_with_data_is_not_restored_over(
         assert sorted(place.data_dir.iterdir()) == listed
 
 
-async def test_force_puts_aside_what_is_there(sqlite_settings: Settings, tmp_path: Path) -> None:
+async def test_force_moves_existing_data_aside(sqlite_settings: Settings, tmp_path: Path) -> None:
     async with running_node(sqlite_settings) as node:
         await lived(node)
         save(sqlite_settings, tmp_path / "b.tar")
@@ -205,7 +205,7 @@ async def test_force_is_refused_on_postgresql(postgres_settings: Settings, tmp_p
         restore(postgres_settings, tmp_path / "b.tar", force=True)
 
 
-async def test_a_log_left_behind_by_other_data_is_not_mixed_in(sqlite_settings: Settings, tmp_path: Path) -> None:
+async def test_a_write_ahead_log_of_other_data_is_not_mixed_in(sqlite_settings: Settings, tmp_path: Path) -> None:
     save(sqlite_settings, tmp_path / "b.tar")
     place = sqlite_settings.model_copy(update={"data_dir": tmp_path / "left"})
     place.data_dir.mkdir()
@@ -222,7 +222,7 @@ def refused(place: Settings, damaged: Path) -> None:
         assert not place.data_dir.exists()
 
 
-def test_a_flipped_bit_anywhere_is_refused_and_changes_nothing(
+def test_a_flipped_bit_anywhere_is_detected_and_changes_nothing(
     settings: Settings, archive: Path, tmp_path: Path, postgres_url: str
 ) -> None:
     whole = archive.read_bytes()
@@ -242,7 +242,7 @@ def test_a_flipped_bit_anywhere_is_refused_and_changes_nothing(
         assert (every_row(place) if place.database_url else None) == before
 
 
-def test_an_archive_cut_short_or_made_longer_is_refused(
+def test_a_truncated_or_extended_archive_is_refused(
     settings: Settings, archive: Path, tmp_path: Path, postgres_url: str
 ) -> None:
     whole = archive.read_bytes()
@@ -259,7 +259,7 @@ def test_an_archive_cut_short_or_made_longer_is_refused(
 
 
 @pytest.mark.parametrize("content", [b"", b"not a tar", bytes(100_000), b"SQLite format 3\0" * 1000])
-def test_a_file_that_is_no_backup_is_refused(sqlite_settings: Settings, tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_backup_is_refused(sqlite_settings: Settings, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "strange").write_bytes(content)
     refused(sqlite_settings.model_copy(update={"data_dir": tmp_path / "new"}), tmp_path / "strange")
 
@@ -281,7 +281,7 @@ def contents(path: Path) -> tuple[Manifest, dict[str, bytes]]:
         return archive.manifest, {name: b"".join(archive.chunks(name)) for name in archive.manifest.members}
 
 
-def test_an_archive_that_does_not_say_what_it_holds_is_refused_and_changes_nothing(
+def test_an_archive_that_contradicts_its_manifest_is_refused_and_changes_nothing(
     settings: Settings, archive: Path, tmp_path: Path, postgres_url: str
 ) -> None:
     path = tmp_path / "forged.tar"
@@ -306,7 +306,7 @@ def test_an_archive_that_does_not_say_what_it_holds_is_refused_and_changes_nothi
         restore(place, forged(path, *contents(archive)))
 
 
-async def test_a_history_that_does_not_add_up_is_neither_saved_nor_restored(
+async def test_an_inconsistent_history_is_neither_saved_nor_restored(
     sqlite_settings: Settings, tmp_path: Path
 ) -> None:
     async with running_node(sqlite_settings) as node:
@@ -340,7 +340,7 @@ def events(*kinds: str) -> list[tuple[Any, ...]]:
     return [("bp_1", previous, len(rows), *row) for row in rows]
 
 
-def test_a_chain_must_be_whole_and_end_at_its_head() -> None:
+def test_a_chain_must_be_complete_and_end_at_its_head() -> None:
     whole = events("created", "commented", "released")
     assert verified_heads(whole) == verified_heads(events("created", "commented", "released"))
     for broken in (whole[1:], whole[:-1], [whole[0], whole[2]], [whole[0], whole[2], whole[1]], [*whole, whole[-1]]):
@@ -364,7 +364,7 @@ def test_a_purged_event_keeps_its_link_in_the_chain() -> None:
         verified_heads([whole[0], (*stub[:9], GENESIS), whole[2]])
 
 
-def test_a_backup_gets_its_name_only_when_it_is_verified(settings: Settings, tmp_path: Path) -> None:
+def test_a_backup_gets_its_name_only_after_it_is_verified(settings: Settings, tmp_path: Path) -> None:
     names: list[list[str]] = []
 
     def watch(what: str, done: int, total: int) -> None:
@@ -381,7 +381,7 @@ def test_a_backup_gets_its_name_only_when_it_is_verified(settings: Settings, tmp
 
 
 @pytest.mark.parametrize("target", ["there.tar", "no/such/folder/b.tar"])
-def test_a_backup_overwrites_nothing_and_leaves_nothing_behind(
+def test_a_backup_overwrites_nothing_and_leaves_no_partial_files(
     sqlite_settings: Settings, tmp_path: Path, target: str
 ) -> None:
     (tmp_path / "there.tar").write_text("precious")
@@ -392,7 +392,7 @@ def test_a_backup_overwrites_nothing_and_leaves_nothing_behind(
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_data_that_is_not_there_is_not_backed_up(tmp_path: Path, postgres_url: str, settings: Settings) -> None:
+def test_missing_data_is_not_backed_up(tmp_path: Path, postgres_url: str, settings: Settings) -> None:
     with (
         empty_place(settings, tmp_path, postgres_url) as place,
         pytest.raises(Refused, match=r"does not contain (any data|Assent data)"),
@@ -401,7 +401,7 @@ def test_data_that_is_not_there_is_not_backed_up(tmp_path: Path, postgres_url: s
     assert not (tmp_path / "b.tar").exists()
 
 
-async def test_a_backup_holds_no_writer_up(sqlite_settings: Settings, tmp_path: Path) -> None:
+async def test_a_backup_does_not_block_writers(sqlite_settings: Settings, tmp_path: Path) -> None:
     """The lock is free while pages are copied: a write in the middle of it succeeds."""
     written = threading.Event()
     loop = asyncio.get_running_loop()
@@ -421,7 +421,7 @@ async def test_a_backup_holds_no_writer_up(sqlite_settings: Settings, tmp_path: 
         assert archive.manifest.counts["assent_breakpoints"] == 2
 
 
-async def test_counting_goes_on_after_a_restore(postgres_settings: Settings, tmp_path: Path, postgres_url: str) -> None:
+async def test_numbering_continues_after_a_restore(postgres_settings: Settings, tmp_path: Path, postgres_url: str) -> None:
     async with running_node(postgres_settings) as node:
         await lived(node, rounds=3)
     save(postgres_settings, tmp_path / "b.tar")
@@ -437,7 +437,7 @@ async def test_counting_goes_on_after_a_restore(postgres_settings: Settings, tmp
     assert triggers == (0,), "the lock triggers must be enabled again"
 
 
-async def test_no_stored_secret_is_in_plain_text_in_the_data_or_a_backup(settings: Settings, tmp_path: Path) -> None:
+async def test_stored_secrets_are_never_in_plain_text_in_the_data_or_a_backup(settings: Settings, tmp_path: Path) -> None:
     async with running_node(settings) as node:
         admin = await node.token("admin")
         page = (await node.call("POST", "/api/projects/default/callback-secret/rotate", admin)).json()

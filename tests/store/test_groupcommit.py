@@ -98,7 +98,7 @@ async def names(node: Node) -> set[str]:
 
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
 @pytest.mark.parametrize("position", [0, 5, 10])
-async def test_one_that_fails_does_not_spoil_the_others(
+async def test_a_failing_use_case_does_not_affect_the_others(
     node: Node, failure: Callable[[Transaction], Any], position: int
 ) -> None:
     use_cases: list[Callable[[Transaction], Any]] = [partial(note, name=f"g{n}") for n in range(10)]
@@ -110,7 +110,7 @@ async def test_one_that_fails_does_not_spoil_the_others(
     assert await names(node) == {f"g{n}" for n in range(10)}
 
 
-async def test_many_failures_in_one_batch_each_get_their_own_answer(node: Node) -> None:
+async def test_many_failures_in_one_batch_each_get_their_own_error(node: Node) -> None:
     use_cases: list[Callable[[Transaction], Any]] = []
     for n in range(6):
         use_cases += [partial(note, name=f"g{n}"), *FAILURES.values()]
@@ -121,7 +121,7 @@ async def test_many_failures_in_one_batch_each_get_their_own_answer(node: Node) 
     assert await names(node) == {f"g{n}" for n in range(6)}
 
 
-async def test_two_conflicting_use_cases_in_one_batch_are_done_in_turn(node: Node) -> None:
+async def test_conflicting_use_cases_in_one_batch_run_one_after_the_other(node: Node) -> None:
     breakpoint_id = await create(node, ttlSeconds=60)
     admin = partial(_cancelled, node, breakpoint_id)
     results = await together(node, *[admin] * 8)
@@ -134,7 +134,7 @@ def _cancelled(node: Node, breakpoint_id: str, tx: Transaction) -> None:
     node.assent.breakpoints.cancel(tx, breakpoint_id, by=AGENT)
 
 
-async def test_the_same_key_in_one_batch_makes_one_breakpoint(node: Node) -> None:
+async def test_the_same_key_in_one_batch_creates_one_breakpoint(node: Node) -> None:
     once = Once("key", "f" * 64)
     results = await together(node, *[creation(node, once=once)] * 12)
     assert len({result if isinstance(result, str) else result.id for result in results}) == 1
@@ -153,13 +153,13 @@ def other_connection(settings: Settings, statement: str) -> list[Any]:
         reader.close()
 
 
-async def test_an_answer_means_that_everybody_can_see_it(node: Node, settings: Settings) -> None:
+async def test_a_result_is_visible_to_other_connections(node: Node, settings: Settings) -> None:
     for n in range(20):
         await node.assent.database.write(partial(note, name=f"g{n}"))
         assert len(other_connection(settings, "SELECT 1 FROM assent_groups")) == n + 1
 
 
-async def test_a_refusal_means_that_nobody_can_see_anything(node: Node, settings: Settings) -> None:
+async def test_a_failed_use_case_leaves_nothing_visible(node: Node, settings: Settings) -> None:
     for failure in FAILURES.values():
         with pytest.raises((AssentError, ZeroDivisionError, sqlite3.IntegrityError, psycopg.IntegrityError)):
             await node.assent.database.write(failure)
@@ -173,7 +173,7 @@ async def test_a_reader_cannot_write(node: Node) -> None:
     assert await names(node) == set()
 
 
-async def test_a_caller_who_gives_up_does_not_stop_the_writer(node: Node) -> None:
+async def test_a_cancelled_caller_does_not_stop_the_writer(node: Node) -> None:
     gone = asyncio.ensure_future(node.assent.database.write(partial(note, name="left")))
     await asyncio.sleep(0)
     gone.cancel()
@@ -182,7 +182,7 @@ async def test_a_caller_who_gives_up_does_not_stop_the_writer(node: Node) -> Non
         await node.assent.database.write(lambda tx: tx.people.get_by_name("nobody"))
 
 
-async def test_a_checkpoint_that_fails_does_not_undo_or_repeat_a_commit(sqlite_settings: Settings) -> None:
+async def test_a_failed_checkpoint_neither_undoes_nor_repeats_a_commit(sqlite_settings: Settings) -> None:
     async with running_node(sqlite_settings) as node:
         assert await node.assent.database.write(partial(note, name="before")) == "before"
         # Without the file, reading its size fails after the commit and before the result.
@@ -192,7 +192,7 @@ async def test_a_checkpoint_that_fails_does_not_undo_or_repeat_a_commit(sqlite_s
         assert {row[0] for row in seen} == {"before", "after"}
 
 
-async def test_the_log_of_sqlite_is_moved_into_the_file_before_it_grows_large(sqlite_settings: Settings) -> None:
+async def test_the_sqlite_log_is_checkpointed_before_it_grows_large(sqlite_settings: Settings) -> None:
     log = Path(f"{sqlite_settings.sqlite_path}-wal")
     written = 0
 
@@ -208,7 +208,7 @@ async def test_the_log_of_sqlite_is_moved_into_the_file_before_it_grows_large(sq
     assert written * 200_000 > 3 * CHECKPOINT_BYTES > size.st_size
 
 
-async def test_a_log_that_was_moved_is_not_moved_again_with_every_commit(sqlite_settings: Settings) -> None:
+async def test_a_checkpointed_log_is_not_checkpointed_again_with_every_commit(sqlite_settings: Settings) -> None:
     """SQLite keeps the size of its log file when it starts over, so checking only the size would trigger each time."""
 
     def fill(tx: Transaction) -> None:
@@ -273,7 +273,7 @@ class Ledger:
         pass
 
 
-async def test_nothing_is_done_twice_when_the_answer_to_a_commit_is_lost() -> None:
+async def test_a_lost_commit_result_never_repeats_the_use_cases() -> None:
     ledger = Ledger(lose=1)
     commits = GroupCommit(lambda: ledger, threads=1, on_commit=lambda _: None)
     first = [asyncio.ensure_future(commits.run(partial(_enter, name=name))) for name in ("a", "b", "c")]

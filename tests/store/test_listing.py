@@ -148,7 +148,7 @@ async def walked(node: Node, query: Query) -> list[str]:
 @pytest.mark.timeout(300)
 @examples(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(asked=queries)
-async def test_walking_all_pages_is_filtering_and_sorting(
+async def test_reading_all_pages_equals_filtering_and_sorting(
     node: Node, clock: ManualClock, asked: dict[str, Any]
 ) -> None:
     found = await everything(node)
@@ -172,7 +172,7 @@ async def test_walking_all_pages_is_filtering_and_sorting(
 @pytest.mark.timeout(300)
 @examples(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(asked=queries, rare=st.sets(st.sampled_from(STATUSES)), sampled=st.none() | st.integers(-1, SIZE))
-async def test_the_index_of_words_finds_what_walking_finds(
+async def test_the_word_index_finds_the_same_as_a_scan(
     node: Node, clock: ManualClock, asked: dict[str, Any], rare: set[str], sampled: int | None
 ) -> None:
     if not await everything(node):
@@ -252,7 +252,7 @@ async def test_a_name_is_found_by_its_words_in_order(node: Node, clock: ManualCl
         assert await walked(node, Query(project="default", q=q)) == found, q
 
 
-async def test_there_is_something_of_everything_to_find(node: Node, clock: ManualClock) -> None:
+async def test_the_sample_contains_every_kind_of_breakpoint(node: Node, clock: ManualClock) -> None:
     await populate(node, clock)
     found = await everything(node)
     assert {row["status"] for row in found} == set(STATUSES)
@@ -262,7 +262,7 @@ async def test_there_is_something_of_everything_to_find(node: Node, clock: Manua
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("sort", ["-created", "updated"])
-async def test_as_many_tags_as_there_can_be_are_asked_for_at_once(node: Node, sort: str) -> None:
+async def test_the_maximum_number_of_tags_can_be_combined(node: Node, sort: str) -> None:
     """PostgreSQL took minutes to plan a join for each tag."""
     tags = tuple(f"tag {n}" for n in range(50))
     one = await create(node, tags=list(tags))
@@ -273,7 +273,7 @@ async def test_as_many_tags_as_there_can_be_are_asked_for_at_once(node: Node, so
         assert sum((await node.assent.inbox.reader.counts(query)).values()) == len(expected)
 
 
-async def test_another_projects_breakpoints_are_in_no_list(node: Node, clock: ManualClock) -> None:
+async def test_breakpoints_of_another_project_are_never_listed(node: Node, clock: ManualClock) -> None:
     await populate(node, clock)
     for query in (Query(project="other"), Query(project="other", tags=("red",)), Query(project="other", q="alpha")):
         assert await walked(node, query) == []
@@ -299,7 +299,7 @@ HOSTILE_SEARCHES = [
 
 
 @pytest.mark.parametrize("q", HOSTILE_SEARCHES)
-async def test_no_search_is_read_as_a_language(node: Node, q: str) -> None:
+async def test_a_search_is_never_parsed_as_a_query_language(node: Node, q: str) -> None:
     await create(node, {"question": "alpha"})
     found = await walked(node, Query(project="default", q=q))
     assert len(found) == (1 if q == "alpha*" else 0)
@@ -325,13 +325,13 @@ SEARCHES = [
 
 
 @pytest.mark.parametrize(("text", "q"), SEARCHES)
-async def test_a_word_that_people_see_is_found(node: Node, text: str, q: str) -> None:
+async def test_visible_words_are_found(node: Node, text: str, q: str) -> None:
     breakpoint_id = await create(node, {"question": f"Is {text} fine?"})
     await create(node, {"question": "something else"})
     assert await walked(node, Query(project="default", q=q)) == [breakpoint_id]
 
 
-async def test_a_list_never_shows_as_waiting_what_is_overdue(node: Node, clock: ManualClock) -> None:
+async def test_an_overdue_breakpoint_is_never_listed_as_waiting(node: Node, clock: ManualClock) -> None:
     for _ in range(12):
         await create(node, ttlSeconds=5)
     clock.advance(5)
@@ -342,13 +342,13 @@ async def test_a_list_never_shows_as_waiting_what_is_overdue(node: Node, clock: 
 @pytest.mark.parametrize(
     "cursor", ["", "x", "!!!!", "bnVsbA", "W10", "WyItY3JlYXRlZCIsMSwiYSIsMV0", "WyItY3JlYXRlZCIsIngiLCJhIl0", "é"]
 )
-def test_a_cursor_we_did_not_make_is_refused(cursor: str) -> None:
+def test_a_foreign_cursor_is_rejected(cursor: str) -> None:
     with pytest.raises(InvalidRequest):
         decode_cursor(cursor, sort="-created")
 
 
 @given(st.text(max_size=40))
-def test_any_text_as_a_cursor_is_read_or_refused(text: str) -> None:
+def test_any_text_as_a_cursor_is_parsed_or_rejected(text: str) -> None:
     try:
         decode_cursor(text, sort="created")
     except InvalidRequest:
