@@ -1,4 +1,4 @@
-"""Both databases for everybody: a test that asks for `node` runs on SQLite and on PostgreSQL."""
+"""Fixtures for all tests: databases, settings and nodes on SQLite and PostgreSQL."""
 
 import gc
 import os
@@ -20,29 +20,29 @@ from tests.support.keys import key_reference
 from tests.support.nodes import ManualClock, Node, running_node
 from tests.support.postgres import Databases, postgres, with_database
 
-gc.disable()  # nothing that is loaded for the tests is thrown away again, see pytest_collection_finish
+gc.disable()  # imported modules are never freed, see pytest_collection_finish
 hypothesis_settings.register_profile("assent", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("assent")
 
-# Under nohup, or in the background of a shell, whatever a test starts would ignore the signals that it is stopped by.
+# Under nohup, or in the background of a shell, processes that tests start would ignore the signals that stop them.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
-# What `make test ARGS=…` was given is not for a `make` that a test runs.
+# The arguments of `make test ARGS=…` must not reach a `make` that a test runs.
 for _name in ("MAKEFLAGS", "MFLAGS", "ARGS"):
     os.environ.pop(_name, None)
 
 DIALECTS = ("sqlite", "postgresql")
 TEMPLATE = "assent_template"
 BY_HAND = 0.0
-"""Nothing is signed in the middle of a test that looks at what there is, however slow the machine."""
+"""No checkpoint is signed on a timer, so a slow machine does not change what a test sees."""
 MEMORY, PLENTY = Path("/dev/shm"), 4 * 1024**3
 SLOW = (
     "tests/api/test_openapi.py", "tests/docs/test_readme.py", "tests/doors/", "tests/faults/", "tests/conformance/",
     "tests/browser/", "tests/deploy/", "tests/integrations/test_claude_code", "tests/runs/",
 )  # fmt: skip
-"""What takes minutes begins first, so that nobody is waited for at the end."""
+"""Tests that take minutes start first, so that they do not delay the end of the run."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -61,12 +61,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Keep the collector from walking through thousands of tests and all that they have loaded, again and again."""
+    """Exempt the tests and imported modules from garbage collection, which would traverse them again and again."""
     gc.freeze()
     gc.enable()
 
 
-# What a test writes needs no disk: a killed process loses nothing of it, and power cuts are made in tests/faults.
+# Test files can be in memory: a killed process loses nothing, and tests/faults simulates power failures itself.
 if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > PLENTY:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
@@ -79,7 +79,7 @@ def postgres_url() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def postgres_template(postgres_url: str) -> str:
-    """The name of a migrated database, which a new one is copied from in milliseconds."""
+    """Return the name of a migrated database, which can be copied in milliseconds."""
     with psycopg.connect(postgres_url, autocommit=True) as admin:
         admin.execute(f'DROP DATABASE IF EXISTS "{TEMPLATE}" WITH (FORCE)')
         admin.execute(f'CREATE DATABASE "{TEMPLATE}"')
@@ -118,14 +118,14 @@ def postgres_settings(tmp_path: Path, postgres_databases: Databases) -> Iterator
 
 @pytest.fixture(params=DIALECTS)
 def settings(request: pytest.FixtureRequest) -> Settings:
-    """Settings over fresh, migrated data; once for each database."""
+    """Settings with a fresh, migrated database; once per database type."""
     found: Settings = request.getfixturevalue("sqlite_settings" if request.param == "sqlite" else "postgres_settings")
     return found
 
 
 @pytest.fixture(scope="module", params=DIALECTS)
 def module_settings(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """Settings over fresh, migrated data that a whole module of tests shares; once for each database."""
+    """Settings with a fresh, migrated database that a test module shares; once per database type."""
     folder = tmp_path_factory.mktemp("module")
     if request.param == "sqlite":
         template: Path = request.getfixturevalue("sqlite_template")

@@ -1,4 +1,4 @@
-"""One node for a whole module, for tests that leave nothing behind which others could trip over."""
+"""A node shared by a module, for tests that do not affect each other."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""The outside world, for tests of triggers: a source that signs, a process to start, and what happens in between."""
+"""Helpers for tests of triggers: a source that signs its requests, a process, and the processing of events."""
 
 import json
 import textwrap
@@ -58,7 +58,7 @@ def write_process(node: Node, source: str = PROCESS, name: str = "fix_ci") -> No
 
 
 async def source(node: Node, name: str = "shop") -> dict[str, Any]:
-    """Set up a repository on GitHub that calls; its secret is in HUB_SECRET."""
+    """Create a source for a GitHub repository whose secret is in HUB_SECRET."""
     body = {"name": name, "kind": "github", "settings": {"secrets": ["env:HUB_SECRET"]}}
     made: dict[str, Any] = await good(node, "POST", "/api/sources", body)
     return made
@@ -71,7 +71,7 @@ async def trigger(node: Node, name: str = "fix-red-main", **more: Any) -> dict[s
 
 
 async def pushed(node: Node, name: str = "shop", delivery: str = "d-1", **changes: Any) -> str:
-    """Have the repository tell of a push, a second after what was before, and wait until it was looked at."""
+    """Send a push event, one second after the previous one, and wait until it is processed."""
     if isinstance(node.assent.clock, ManualClock):
         node.assent.clock.advance(1)
     body = json.dumps(PUSH | changes).encode()
@@ -86,7 +86,7 @@ async def pushed(node: Node, name: str = "shop", delivery: str = "d-1", **change
 
 
 async def looked(node: Node) -> None:
-    """Bring everything forward that is due now; the node's own timekeeper may be at it as well."""
+    """Process everything that is due now; the node's own scheduler may do so at the same time."""
     while await node.assent.database.write(node.assent.triggering.advance_due) or await _waiting(node):
         pass
 
@@ -97,7 +97,7 @@ async def _waiting(node: Node) -> int:
 
 
 async def rows(node: Node) -> dict[str, int]:
-    """Count what is stored, table by table."""
+    """Return the number of stored rows per table."""
 
     def use_case(tx: Transaction) -> dict[str, int]:
         names = "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'assent_%'"

@@ -1,4 +1,4 @@
-"""A client that reads an ASGI answer while it is being written, and can leave in the middle."""
+"""A client that reads an ASGI response while it is being sent, and can disconnect at any time."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ class Told:
 
 
 class Stream:
-    """An open request; leaving the block is the client hanging up."""
+    """An open request; leaving the block disconnects the client."""
 
     def __init__(self, node: Node, path: str, token: str | None, *, headers: Mapping[str, str] | None = None) -> None:
         bare, _, query = path.partition("?")
@@ -94,7 +94,7 @@ class Stream:
         return found
 
     async def event(self) -> Told | None:
-        """Return the next event, passing over comments; None when the server has said all."""
+        """Return the next event, skipping comments, or None when the server has ended the stream."""
         while (found := await self.block()) is not None:
             lines = [line.partition(b": ") for line in found.split(b"\n") if not line.startswith(b":")]
             fields = {name.decode(): value.decode() for name, _, value in lines}
@@ -103,7 +103,7 @@ class Stream:
         return None
 
     async def rest(self) -> list[Told]:
-        """Return everything until the server ends the stream by itself."""
+        """Return all events until the server ends the stream."""
         found: list[Told] = []
         async with asyncio.timeout(PATIENCE):
             while (event := await self.event()) is not None:
@@ -111,7 +111,7 @@ class Stream:
         return found
 
     async def body(self) -> bytes:
-        """Return the whole text of an answer that ends."""
+        """Return the whole text of a response that ends."""
         parts = [self._text]
         while not self._over:
             message = await self._next_message()
@@ -121,7 +121,7 @@ class Stream:
 
 
 async def parked(node: Node, *, waiters: int = 1) -> None:
-    """Return once this many requests wait on the node."""
+    """Return once this many requests are waiting on the node."""
     async with asyncio.timeout(PATIENCE):
-        while node.assent.hub.waiters != waiters:  # noqa: ASYNC110  # the hub tells nobody when somebody comes
+        while node.assent.hub.waiters != waiters:  # noqa: ASYNC110  # the hub does not signal new waiters
             await asyncio.sleep(0)

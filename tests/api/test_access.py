@@ -1,4 +1,4 @@
-"""Who may do what: every route of the published document against every kind of caller."""
+"""Permissions: every documented route against every kind of caller."""
 
 import base64
 import itertools
@@ -32,7 +32,7 @@ STRANGERS = ("nobody", "malformed", "mistyped", "never issued", "revoked", "expi
 MEMBERS = ("reviewer", "admin", "owner")
 ADMINS = ("admin", "owner")
 PEOPLE_WITHOUT = ("viewer", "reviewer", "rule-admin", "auditor")
-"""Who may read the tokens of nobody but themselves."""
+"""Those who may list only their own tokens."""
 RULE_WRITERS = ("rule-admin", *ADMINS)
 STREAMS = frozenset({"/api/stream", "/api/breakpoints/{breakpoint_id}/stream"})
 FILE = {"path": "plan.md", "format": "markdown", "content": "# Plan"}
@@ -40,7 +40,7 @@ FILE = {"path": "plan.md", "format": "markdown", "content": "# Plan"}
 
 @dataclass(frozen=True)
 class Case:
-    """One call and who gets what for it: `allowed` the good answer, `absent` 404, `refused` 422, all others 403."""
+    """One call with its expected status: `good` for `allowed`, 404 for `absent`, 422 for `refused`, otherwise 403."""
 
     method: str
     path: str
@@ -142,7 +142,7 @@ TABLE = (
     Case("GET", "/api/deliveries/{delivery_id}", 200, ("agent", *READERS), HIDDEN),
     Case("POST", "/api/deliveries/{delivery_id}/retry", 200, ADMINS, ("admin elsewhere",)),
     Case("GET", "/api/channels", 200, (*READERS, "admin elsewhere")),
-    # With a secret of the machine in it, which admins of one project may not name.
+    # With a secret of this machine, which admins of a single project may not name.
     Case("POST", "/api/channels", 201, ("owner",), body=CHANNEL),
     Case("GET", "/api/channels/{channel_id}", 200, READERS, ("admin elsewhere",)),
     Case("PATCH", "/api/channels/{channel_id}", 200, ADMINS, ("admin elsewhere",), body={"enabled": False}),
@@ -248,7 +248,7 @@ def operations(schema: dict[str, Any]) -> set[tuple[str, str]]:
 
 @dataclass
 class World:
-    """A node with every kind of caller, reached from an address that is not this machine's."""
+    """A node with every kind of caller, with requests from another machine's address."""
 
     node: Node
     secrets: dict[str, str | None]
@@ -262,7 +262,7 @@ class World:
         return breakpoint_id
 
     async def given_up(self) -> str:
-        """Return the id of a delivery that is dead."""
+        """Return the id of a failed delivery."""
         created = await self.node.create(self.secrets["agent"], callbackUrl="https://example.org/hook")
         found = await self.call("owner", "GET", f"/api/deliveries?breakpointId={created['id']}")
         delivery_id: str = found.json()["items"][0]["id"]
@@ -274,7 +274,7 @@ class World:
         return delivery_id
 
     async def happened(self, number: str) -> dict[str, str]:
-        """Return the ids of an event, and of what a trigger made of it and could not start."""
+        """Return the ids of an event, and of a firing that could not start."""
         named = {path: json.loads(json.dumps(body).replace("{number}", f"e{number}")) for path, body in MADE.values()}
         ids = {
             path: (await self.call("owner", "POST", path, json=named[path])).json()["id"]
@@ -302,7 +302,7 @@ class World:
         return await self.node.assent.database.write(use_case)
 
     async def started(self, *, failed: bool) -> str:
-        """Return the id of a run that has kept a file."""
+        """Return the id of a run with a stored file."""
         run_id: str = (await self.call("agent", "POST", "/api/runs", json={"process": "idle"})).json()["id"]
 
         def use_case(tx: Transaction) -> None:
@@ -315,7 +315,7 @@ class World:
         return run_id
 
     async def _asked(self, case: Case) -> dict[str, str]:
-        """Raise the breakpoint the case needs, if it needs one; approved where a receipt is asked for."""
+        """Create the breakpoint if the case needs one, approved if the case needs a receipt."""
         if "{breakpoint_id}" not in case.path and case.path != CONSUME:
             return {}
         breakpoint_id = await self.raised()
@@ -324,7 +324,7 @@ class World:
         return {"breakpoint_id": breakpoint_id}
 
     async def target(self, case: Case) -> dict[str, str]:
-        """Make whatever the case's path names, fresh."""
+        """Create the objects named in the case's path."""
         number = str(next(_numbers))
         found = {"number": number, "n": "0", "project_id": "default", "name": f"name-{number}", "path": "kept.txt"}
         found |= await self._asked(case)
@@ -347,7 +347,7 @@ class World:
         return found
 
     async def _made(self, case: Case, number: str) -> dict[str, str]:
-        """Make what the API makes with one request."""
+        """Create the objects that the API creates with a single request."""
         found: dict[str, str] = {}
         for name, (path, body) in MADE.items():
             if f"{{{name}}}" in case.path:
@@ -367,7 +367,7 @@ class World:
         asked = {("DELETE", LINKS): f"?identity={target['number']}", ("GET", CONSISTENCY): "?from=1"}
         path += asked.get((case.method, case.path), "")
         if case.path == CLAUDE:
-            path += "?defer=true"  # without it, the answer comes when people have given theirs
+            path += "?defer=true"  # without it, the response waits for an answer
         if case.path in STREAMS:
             async with Stream(self.node, path, self.secrets[who]) as stream:
                 return stream.status
@@ -460,7 +460,7 @@ async def test_a_route_answers_each_caller_as_the_table_says(world: World, case:
     before = await world.snapshot(target)
     for who in [who for who, expected in case.expected.items() if expected >= 400 or case.method == "GET"]:
         answers[who] = await world.answer(who, case, target)
-    assert await world.snapshot(target) == before, f"somebody was refused, but something changed: {answers}"
+    assert await world.snapshot(target) == before, f"a rejected call changed something: {answers}"
     for who in case.expected.keys() - answers.keys():
         answers[who] = await world.answer(who, case, await world.target(case))
     assert answers == case.expected
@@ -520,7 +520,7 @@ def _without(ids: Iterable[str], text: str) -> str:
 
 @pytest.mark.parametrize("who", FOREIGN)
 async def test_what_belongs_to_others_looks_like_what_never_was(foreigners: World, who: str) -> None:
-    """The answer for a real id tells no more than the answer for an invented one."""
+    """The response for a real id reveals no more than the one for an invented id."""
     for case in TABLE:
         if "{breakpoint_id}" not in case.path or case.path in STREAMS:
             continue
@@ -595,7 +595,7 @@ async def test_a_tokens_gate_patterns_hold_for_a_gate_derived_from_the_title(wor
 
 
 async def test_a_project_admin_makes_no_token_that_reaches_beyond_the_project(world: World) -> None:
-    """Not for the owner of everything either: a child is never more than its parent."""
+    """Nor one for the owner of all projects: a token never has more permissions than the one that creates it."""
     for kind in ("admin", "reviewer", "viewer"):
         body = {"kind": kind, "name": "climb", "person": "owner"}
         answer = await world.call("admin elsewhere", "POST", "/api/tokens", json=body)

@@ -1,4 +1,4 @@
-"""Accounts: admins of the home project manage them, nobody acts as somebody else, and a reset leaves a mark."""
+"""Accounts: admins of the home project manage them, nobody can act as another person, and resets are marked."""
 
 import base64
 import json
@@ -36,7 +36,7 @@ async def events(node: Node, breakpoint_id: str, token: str) -> list[dict[str, A
 
 
 async def own_token(node: Node, name: str) -> str:
-    """Create a token on the data itself, as the operator does for a person who has lost theirs."""
+    """Create a token directly in the database, as the operator does for a person who lost theirs."""
     return await node.token("admin", person=name, name=f"{name} again")
 
 
@@ -236,7 +236,7 @@ async def test_a_group_may_have_the_name_of_a_person_of_another_project(node: No
     ann = await node.person("ann", "admin")
     made = await node.call("PUT", "/api/groups/zoe", ann, json={"members": ["ann"]})
     assert made.status_code == 200, made.text
-    # From then on, the person cannot be given a role where experts could not tell them apart.
+    # From then on, the person cannot get a role in a project where experts could not distinguish them.
     refused = await change(node, "zoe", await node.token("admin"), roles=["reviewer"])
     assert refused.status_code == 422
 
@@ -261,7 +261,7 @@ async def principal(node: Node, token: str) -> Principal:
 
 
 async def handed_over(node: Node, name: str, admin: str) -> str:
-    """Have an admin reset somebody's access where no mail reaches them, and return the link that the admin sees."""
+    """Let an admin reset a person's access without email, and return the link that the admin sees."""
     by = await principal(node, admin)
     link = await node.assent.database.write(lambda tx: node.assent.people.invite(tx, name, purpose="reset", by=by))
     assert link is not None
@@ -269,7 +269,7 @@ async def handed_over(node: Node, name: str, admin: str) -> str:
 
 
 async def used(node: Node, link: str) -> tuple[str, Principal]:
-    """Sign in by a link: return the secret of the session, and who it is now."""
+    """Sign in with a link, and return the session secret and the principal."""
     people = node.assent.people
     secret, _ = await node.assent.database.write(lambda tx: people.use_link(tx, link))
     found = await node.assent.database.read(lambda tx: people.session_principal(tx, secret))
@@ -282,7 +282,7 @@ async def is_open(node: Node, session: str) -> bool:
 
 
 async def own_as(node: Node, who: Principal, name: str) -> str:
-    """Create a token as somebody who is signed in."""
+    """Create a token as a person who is signed in."""
     new = NewToken(kind="reviewer", name=name)
     use_case = partial(node.assent.people.issue_token, new=new, project="default", by=who)
     return (await node.assent.database.write(use_case))[1]
@@ -297,7 +297,7 @@ async def slack(node: Node, **more: str) -> str:
 
 
 async def linked_as(node: Node, who: Principal, channel_id: str, identity: str) -> None:
-    """Link an account of a channel to oneself, by following the link that the channel offers."""
+    """Link one's own channel account by following the link that the channel offers."""
     links = node.assent.links
     offer = await node.assent.database.write(lambda tx: links.offer(tx, channel_id, identity, shown_as=identity))
     await node.assent.database.write(lambda tx: links.accept(tx, offer, by=who))
@@ -312,7 +312,7 @@ async def test_a_new_password_does_not_hide_a_new_address_in_the_same_change(nod
     await node.person("bob", "reviewer")
     answer = await change(node, "bob", ann, password=PASSWORD, email="ann@second.example")
     assert (answer.status_code, answer.json()["resetBy"]) == (200, "ann")
-    assert (await stored(node, "bob")).reset_way == "email", "only another admin or the operator confirms it"
+    assert (await stored(node, "bob")).reset_way == "email", "only another admin or the operator can confirm it"
 
 
 async def test_a_confirmation_ends_what_was_made_in_the_persons_name_since_the_reset(
@@ -340,7 +340,7 @@ async def test_a_confirmation_ends_what_was_made_in_the_persons_name_since_the_r
     assert not await is_open(node, session)
     with pytest.raises(Unauthenticated):
         await used(node, unused)
-    assert await identities(node, chat) == ["T01:U0BOB"], "what was linked before the reset stays"
+    assert await identities(node, chat) == ["T01:U0BOB"], "accounts linked before the reset are kept"
     recorded = [(each.type, str(each.actor)) for each in await log.new()]
     expected = {"token-revoked", "account-unlinked", "person-changed"}
     assert expected <= {act for act, _ in recorded}
@@ -366,7 +366,7 @@ async def test_a_second_reset_ends_what_was_made_in_the_persons_name_under_the_f
     _, as_bob = await used(node, await handed_over(node, "bob", ann))
     await linked_as(node, as_bob, chat, "T01:U0ANN")
     await handed_over(node, "bob", cem)
-    assert (await stored(node, "bob")).reset_by == "cem", "nothing is left of what ann could do"
+    assert (await stored(node, "bob")).reset_by == "cem", "ann has no access left"
     assert await identities(node, chat) == []
 
 
@@ -414,7 +414,7 @@ async def test_whoever_changes_what_proves_clicks_marks_everybody_who_is_linked(
         assert answer.status_code == 200, answer.text
 
     await set_to({"room": "C0ROOM", "token": "env:OTHER_TOKEN"})
-    assert (await stored(node, "bob")).reset_by is None, "this says where messages go, and not who answers"
+    assert (await stored(node, "bob")).reset_by is None, "this changes where messages go, not who can answer"
     await set_to({name: "https://slack.example.com/api" if name == "apiUrl" else "env:KNOWN_TO_ME"})
     marks = {each: (await stored(node, each)).reset_by for each in ("bob", "dan", "owner")}
     assert marks == {"bob": "owner", "dan": None, "owner": None}
@@ -448,7 +448,7 @@ async def test_whoever_sets_what_proves_letters_marks_everybody_with_an_address(
     }
     made = await node.call("POST", "/api/channels", owner, json={"name": "mail", "type": "email", "settings": plain})
     assert made.status_code == 201, made.text
-    assert (await stored(node, "bob")).reset_by is None, "it takes no answers"
+    assert (await stored(node, "bob")).reset_by is None, "the channel accepts no answers"
     path = f"/api/channels/{made.json()['id']}"
     changed = await node.call("PATCH", path, owner, json={"settings": replies})
     assert changed.status_code == 200, changed.text

@@ -1,4 +1,4 @@
-"""People, groups, tokens, projects, policy, and the operator's addresses."""
+"""People, groups, tokens, projects, the policy, and the operator's endpoints."""
 
 from typing import Any
 

@@ -35,22 +35,22 @@ NOT_ADMINISTRATIVE = {
     "POST /api/triggers/check": NOTHING,
 }
 Kept: TypeAlias = dict[str, Any]
-"""What earlier requests returned, by the name that paths and bodies use."""
+"""The ids returned by earlier requests, by their names in paths and bodies."""
 
 
 @dataclass(frozen=True)
 class Act:
-    """A request by an admin or an agent, and the type of the event that it must leave."""
+    """A request by an admin or an agent, and the type of the event that it must record."""
 
     endpoint: str
     body: Any
-    """What is sent; a function makes it of what was kept."""
+    """The request body, or a function that creates it from the kept ids."""
     type: str
     names: dict[str, str] = field(default_factory=dict[str, str])
     keep: str = ""
-    """The name under which the id that it returns is kept."""
+    """The name under which the returned id is kept."""
     prepare: Callable[[Node, Kept], Awaitable[None]] | None = None
-    """What has to happen before; it may record events of its own."""
+    """Preparation before the request, which may record events too."""
     by: str = "admin"
 
 
@@ -75,7 +75,7 @@ async def set_up_source_and_process(node: Node, _: Kept) -> None:
 
 
 async def hold_a_firing(node: Node, kept: Kept) -> None:
-    """Have an event come for the trigger, which is suspended."""
+    """Send an event to the suspended trigger."""
     delivery = f"d-{len(kept)}-{kept.get('event_id')}"
     kept["event_id"] = await pushed(node, delivery=delivery)
     path = f"/api/firings?eventId={kept['event_id']}"
@@ -204,7 +204,7 @@ async def documented(node: Node) -> set[str]:
 async def test_every_mutating_endpoint_is_classified(sqlite_settings: Settings) -> None:
     async with running_node(sqlite_settings) as node:
         found = await documented(node)
-    assert sorted(found - classified()) == [], "list it with the act that it records, or why it records none"
+    assert sorted(found - classified()) == [], "add it to ACTS, or to NOT_ADMINISTRATIVE with a reason"
     assert sorted(classified() - found) == []
 
 

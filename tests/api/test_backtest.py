@@ -1,4 +1,4 @@
-"""Back-tests over HTTP: what a rule would have done is shown before anybody saves it, and only to people."""
+"""Back-tests over HTTP: people, but not agents, see what a rule would have done before they save it."""
 
 import json
 from functools import partial
@@ -28,7 +28,7 @@ def counts(found: dict[str, Any]) -> dict[str, int]:
 
 
 async def some(node: Node, clock: ManualClock) -> list[str]:
-    """One of each end, all at gates that begin with `a.`; the ids of what people rejected, the newest first."""
+    """Create a breakpoint with each ending at gates that start with `a.`; return the rejected ids, newest first."""
     for approved in (True, True, False, False):
         await answered(node, "a.b", approved=approved, tags=("prod",), expert="owner" if approved else "nobody")
         clock.advance(1)
@@ -118,7 +118,7 @@ async def test_a_never_rule_says_what_it_would_have_kept_from_rules(node: Node, 
     }  # fmt: skip
     assert [each["gate"] for each in found["autoItems"]] == ["a.auto"]
     found = await backtested(node, "a.*(payload.cost > 5)", action="never-auto-approve")
-    assert (found["wouldStop"], found["unknown"]) == (8, 8), "a cost that is not known may be above five"
+    assert (found["wouldStop"], found["unknown"]) == (8, 8), "an unknown cost may be above five"
 
 
 async def test_progress_and_the_result_come_as_lines(node: Node, clock: ManualClock) -> None:
@@ -232,7 +232,7 @@ async def test_where_the_agent_wants_to_ask_each_time_nothing_is_proposed(node: 
     await node.assent.database.write(node.assent.retention.purge_due)
     listed = await node.call("GET", "/api/breakpoints?status=released", await node.token("reviewer"))
     gone = await proposed(node, listed.json()["items"][0]["id"], await writer(node))
-    assert (gone.status_code, gone.json()["code"]) == (422, "invalid_request"), "whether it wanted to is gone"
+    assert (gone.status_code, gone.json()["code"]) == (422, "invalid_request"), "its opt-out was purged"
 
 
 async def test_of_purged_breakpoints_nothing_is_pretended(node: Node, clock: ManualClock) -> None:

@@ -1,4 +1,4 @@
-"""Bad input gets the same 4xx on both databases and changes nothing; never a 5xx, a stack trace or an echoed secret."""
+"""Invalid input gets the same 4xx on both databases and changes nothing: no 5xx, stack traces or echoed secrets."""
 
 import base64
 import gzip
@@ -20,7 +20,7 @@ CANARY = "s3cr3t-canary-7f1d"
 JSON = {"content-type": "application/json"}
 ONE = "/api/breakpoints/{id}"
 VALID_CREATE = {"agentId": "agent-1", "payload": {"question": "Deploy?"}}
-# Every endpoint that takes a JSON body, with one that it would accept.
+# Every endpoint with a JSON body, and a body that it accepts.
 WRITES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "create": ("POST", "/api/breakpoints", VALID_CREATE),
     "feedback": ("POST", ONE + "/feedback", {"comment": "Hm."}),
@@ -37,7 +37,7 @@ BODYLESS = {"cancel": ("POST", ONE + "/cancel"), "expire": ("POST", ONE + "/expi
 
 @dataclass
 class Place:
-    """A node with a waiting breakpoint, somebody called ann and the token of an admin who is also a reviewer."""
+    """A node with a waiting breakpoint, a person named ann, and the token of an admin who is also a reviewer."""
 
     node: Node
     token: str
@@ -65,7 +65,7 @@ async def place(shared: Node) -> Place:
 
 
 def problem_of(answer: httpx2.Response) -> tuple[int, str]:
-    """Return status and code of an answer that must be a well-formed problem."""
+    """Return the status and code of a response that must be a well-formed problem."""
     assert answer.status_code < 500, answer.text
     assert answer.headers["content-type"] == "application/problem+json", answer.text[:200]
     assert answer.headers["x-request-id"]
@@ -788,7 +788,7 @@ async def test_a_405_says_which_methods_there_are(place: Place) -> None:
 
 
 async def test_the_largest_acceptable_everything_is_accepted(place: Place) -> None:
-    """Four-byte characters up to every limit: neither database may choke on a row or an index entry."""
+    """Four-byte characters up to every limit: both databases must accept the rows and index entries."""
     body = {
         "agentId": EMOJI * 200,
         "runId": EMOJI * 200,

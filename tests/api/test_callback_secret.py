@@ -1,4 +1,4 @@
-"""The callback secret over HTTP: for admins, and for no cache."""
+"""The callback secret over HTTP: only for admins, and never cached."""
 
 from tests.support.nodes import ManualClock, Node
 

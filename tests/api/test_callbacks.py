@@ -1,4 +1,4 @@
-"""The address that channels are called at: signed or refused, once or not at all, and nothing for a GET."""
+"""The URLs that channels call: verified signatures, no replays, and no effect of a GET."""
 
 import json
 import os
@@ -30,7 +30,7 @@ MINE, OTHERS = new_secret(os.urandom), new_secret(os.urandom)
 
 @dataclass
 class Hook:
-    """A webhook channel that answers as Ann, and its receiver's side of it."""
+    """A webhook channel that answers as ann, with its receiver."""
 
     node: Node
     clock: ManualClock
@@ -41,7 +41,7 @@ class Hook:
         return f"/callbacks/{self.channel.id}"
 
     async def asked(self, payload: Mapping[str, Any] | None = None, **options: Any) -> Breakpoint:
-        """Raise a breakpoint and put down that this channel has told of it."""
+        """Create a breakpoint, and record that this channel sent a message about it."""
         breakpoint_id = await create(self.node, payload, **options)
 
         def use_case(tx: Transaction) -> Breakpoint:
@@ -196,7 +196,7 @@ async def test_a_body_that_is_too_large_is_not_read(hook: Hook) -> None:
 
 
 def small(hook: Hook, parrot: Parrot, *, per_minute: int) -> httpx2.AsyncClient:
-    """A door of its own, with a limit that is soon reached."""
+    """Return a client of a separate app with a low rate limit."""
     assent = hook.node.assent
     answering = AnsweringService(
         assent.database, assent.breakpoints, Board(parrot), clock=hook.clock, base_url="", random=bytes

@@ -1,4 +1,4 @@
-"""Channels: set up through the API, tried, linked to people; secrets as references only."""
+"""Channels over the API: creating, testing, and linking accounts; secrets only as references."""
 
 import base64
 from collections.abc import AsyncIterator, Iterator
@@ -30,7 +30,7 @@ def hook() -> Iterator[Receiver]:
 
 @pytest.fixture
 async def near(settings: Settings) -> AsyncIterator[Node]:
-    """A node that may send to this machine."""
+    """A node that may send requests to this machine."""
     async with running_node(settings.model_copy(update={"outbound_allow": ("127.0.0.0/8",)})) as running:
         yield running
 
@@ -143,7 +143,7 @@ async def test_an_admin_of_one_project_names_no_secret_of_the_machine(node: Node
     answer = await node.call("POST", "/api/channels", ann, json=body)
     assert code(answer) == (403, "forbidden")
     assert "channel_secrets" in answer.json()["detail"]
-    # Nor is it sent to another place than the one it was given for.
+    # Nor can the secret be sent to another URL than the one it was configured for.
     channel = await made(node)
     path = f"/api/channels/{channel['id']}"
     moved = await node.call("PATCH", path, ann, json={"settings": {"url": "https://evil.example"}})

@@ -1,4 +1,4 @@
-"""Claude Code's http hook: held until people have answered, and nothing that goes wrong looks like a yes."""
+"""Claude Code's HTTP hook: it waits for an answer, and no failure looks like an approval."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ DIALOG = {name: value for name, value in CALL.items() if name != "tool_use_id"} 
 
 
 class Held:
-    """A hook that the server holds."""
+    """A hook request for which the server has not responded yet."""
 
     def __init__(self, node: Node, call: Any, token: str, query: str = "") -> None:
         self.node = node
@@ -213,7 +213,7 @@ async def test_what_is_no_json_is_no_2xx(shared: Node) -> None:
 
 
 async def test_without_receipts_only_the_call_that_was_asked_about_acts(postgres_settings: Settings) -> None:
-    """No key to sign with, so no proof that an answer was not acted on before."""
+    """Without a key for signing, nothing proves that an approval has not been used before."""
     async with running_node(postgres_settings.model_copy(update={"secret_keys": None})) as node:
         first = await held(node, CALL)
         await decide(node)
@@ -242,7 +242,7 @@ async def test_without_receipts_two_like_calls_at_once_do_not_share_an_approval(
 
 
 async def test_receipts_that_cannot_be_given_now_block(sqlite_settings: Settings) -> None:
-    """What is let through without proof now could be let through with it later."""
+    """A call allowed now without a receipt could be allowed again later with one."""
     async with running_node(sqlite_settings) as node:
         sqlite_settings.key_path.write_text("not a key")
         hook = await held(node, CALL)

@@ -1,4 +1,4 @@
-"""autoApproveAfterN counts what was approved, for whom, and says what differs; claimed agent ids approve nothing."""
+"""autoApproveAfterN counts only matching approvals and reports differences; claimed agent ids match no auto rules."""
 
 from typing import Any
 
@@ -181,9 +181,6 @@ async def test_the_release_lists_the_approvals_it_counted_and_what_differed(node
     assert events[-1]["type"] == "released"
     assert sorted(events[-1]["metadata"]["countedApprovals"]) == sorted(ids)
     assert events[-1]["metadata"]["differed"] == ["force", "question"]
-
-
-# ── claimed agent ids ──
 
 
 @pytest.mark.parametrize(

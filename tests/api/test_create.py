@@ -1,4 +1,4 @@
-"""Raising a breakpoint and reading it back."""
+"""Creating a breakpoint and reading it back."""
 
 import hashlib
 from typing import Any

@@ -1,4 +1,4 @@
-"""Deliveries as people and programs see them: lists, attempts, whose they are, another try."""
+"""Deliveries over the API: lists, attempts, permissions and retries."""
 
 from dataclasses import replace
 from typing import Any
@@ -29,7 +29,7 @@ async def ids(node: Node, query: str = "", token: str | None = None) -> list[str
 
 
 async def raised(node: Node, token: str | None = None, **body: Any) -> tuple[str, str]:
-    """Raise a breakpoint with a callback; return its id and that of the one delivery."""
+    """Create a breakpoint with a callback; return its id and that of its only delivery."""
     breakpoint_id = (await node.create(token, **({"callbackUrl": URL} | body)))["id"]
     admin = await node.token("admin")
     (delivery,) = await ids(node, f"breakpointId={breakpoint_id}", admin)
@@ -37,7 +37,7 @@ async def raised(node: Node, token: str | None = None, **body: Any) -> tuple[str
 
 
 async def attempted(node: Node, delivery_id: str, state: str, *, error: str | None, project: str = "default") -> None:
-    """Have a worker try once and fail or not, as its own code writes it down."""
+    """Record an attempt by a worker, in the same way as its own code."""
 
     def use_case(tx: Transaction) -> None:
         now = tx.now()
@@ -157,7 +157,7 @@ async def test_every_state_can_be_asked_for(shared: Node) -> None:
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 200])
 @pytest.mark.parametrize("kind", ["viewer", "agent"])
 async def test_pages_add_up_to_the_list_without_gaps_or_repeats(node: Node, limit: int, kind: str) -> None:
-    """All were made at one instant, and those of two agents lie between each other."""
+    """All deliveries have the same time, and those of two agents alternate."""
     other = await node.token("agent", name="other")
     for _ in range(4):
         await node.create(callbackUrl=URL)
@@ -252,7 +252,7 @@ async def test_a_dead_one_is_tried_again_at_once(node: Node, clock: ManualClock)
     queued = "SELECT count(*) FROM {} WHERE workflow_uuid LIKE :key"
     table = "workflow_status" if node.assent.database.dialect == "sqlite" else "dbos.workflow_status"
     rows = await node.assent.database.fetch_page(queued.format(table), {"key": f"deliver:{delivery}:1:retry:%"})
-    assert rows[0][0] == 1, "a worker will look after it"
+    assert rows[0][0] == 1, "a job was queued for a worker"
 
 
 async def test_a_program_is_sent_again_what_it_has_had(node: Node) -> None:

@@ -1,4 +1,4 @@
-"""Every way a breakpoint ends, and what nobody can do afterwards."""
+"""Every way a breakpoint can end, and what is impossible afterwards."""
 
 from typing import Any
 

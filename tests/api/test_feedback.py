@@ -1,4 +1,4 @@
-"""Comments and answers, and what an answer must look like."""
+"""Comments and answers, and which answers are valid."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ async def events(node: Node, breakpoint_id: str) -> list[dict[str, Any]]:
 
 
 async def ask(node: Node, **payload: Any) -> str:
-    """Raise a breakpoint with this payload and return its id."""
+    """Create a breakpoint with this payload and return its id."""
     breakpoint_id: str = (await node.create(payload={"question": "Deploy?", **payload}))["id"]
     return breakpoint_id
 

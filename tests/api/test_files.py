@@ -1,4 +1,4 @@
-"""Context files: three ways in, one safe way out."""
+"""Context files: three ways to send them, and one safe way to serve them."""
 
 import base64
 from typing import Any

@@ -1,4 +1,4 @@
-"""What agents cannot do about the rules, over HTTP: leave their patterns, hide a tag, say two things, look around."""
+"""What agents cannot do about rules: exceed their patterns, hide a tag, contradict themselves, or read others' data."""
 
 from typing import Any
 
@@ -32,8 +32,6 @@ async def everything(node: Node) -> list[str]:
     return [each["gate"] for each in answer.json()["items"]]
 
 
-# ── a token's patterns ──
-
 BEYOND: dict[str, dict[str, Any]] = {
     "another gate": {"payload": {"breakpointId": "cd.deploy"}},
     "another gate, made from the title": {"title": "Deploy to production"},
@@ -48,7 +46,7 @@ async def test_a_rule_that_approves_does_not_let_a_token_out_of_its_patterns(nod
     await rule(node, "*")
     token = await node.token("agent", gates=("ci.*",), agent_ids=("bot-*",))
     allowed = await post(node, token, "bot-1", payload={"breakpointId": "ci.deploy"})
-    assert allowed.json()["status"] == "released", "by the rule; and from here on the rules are known to this node"
+    assert allowed.json()["status"] == "released", "approved by the rule, so this node has loaded the rules"
     answer = await post(node, token, **({"agent": "bot-1"} | BEYOND[what]))
     assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
     assert await everything(node) == ["ci.deploy"]
@@ -66,9 +64,6 @@ async def test_checking_reaches_no_further_than_the_token_does(node: Node) -> No
     assert await checked(breakpointId="ci.deploy", agentId="other") == 403
     assert await checked(breakpointId="cd.deploy", agentId="bot-1") == 403
     assert await checked(breakpointId="cd.deploy") == 403
-
-
-# ── what is said twice ──
 
 
 @pytest.mark.parametrize("stop", ["never rule", "never rule on the payload", "alwaysBreakOn"])
@@ -135,9 +130,6 @@ async def test_what_only_the_server_says_is_refused_beside_the_payload_and_ignor
     inside = (await post(node, agent, payload={"breakpointId": "deploy.x", **FORGED[what]})).json()
     assert (inside["status"], inside["gate"]) == ("waiting", "deploy.x")
     assert inside["autoApproval"]["recommended"] is False
-
-
-# ── what agents may not touch or see ──
 
 
 async def test_an_agent_neither_writes_nor_reads_rules_and_policy(node: Node) -> None:

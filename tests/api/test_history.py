@@ -1,4 +1,4 @@
-"""The history of gates: newest first, page by page, counted within bounds, and for agents only their own."""
+"""The history of gates: newest first, paginated, counted within limits, and limited to an agent's own breakpoints."""
 
 from dataclasses import replace
 from typing import Any
@@ -44,7 +44,7 @@ async def rule(node: Node, pattern: str, action: str = "auto-approve") -> str:
 
 
 async def one_of_each(node: Node, clock: ManualClock) -> dict[str, str]:
-    """A breakpoint for each way to end, one second after the other."""
+    """Create a breakpoint for each kind of ending, one second apart."""
     found = {
         "approved": await answered(node, clock, approved=True, seconds=10),
         "rejected": await answered(node, clock, approved=False, seconds=30),
@@ -194,7 +194,7 @@ async def test_a_filter_that_is_none_is_refused(node: Node, query: str) -> None:
 
 @pytest.mark.parametrize("agent", [None, "ci"])
 async def test_a_gate_is_read_by_its_index_from_the_newest_on(node: Node, agent: str | None) -> None:
-    """Whatever the size of the project: no statement looks at rows of other gates, and none sorts all of its own."""
+    """In a project of any size, no statement reads rows of other gates or sorts all rows of its own gate."""
     statuses = {each: each for each in ("waiting", "released", "expired", "cancelled")}
     newest = (SELECT_NEWEST, {"project_id": "default", "gate": "deploy", "limit": 10, **statuses})
     page = page_statement(
@@ -213,7 +213,7 @@ async def plan_of(node: Node, statement: str, params: dict[str, Any]) -> str:
         return "\n".join(str(row[3]) for row in await rows(node, f"EXPLAIN QUERY PLAN {statement}", **params))
 
     def explain(tx: Any) -> str:
-        # A table this small is read whole unless that is forbidden, and sorted as it comes.
+        # PostgreSQL reads and sorts such a small table completely unless that is disabled.
         tx.session.all("SELECT set_config('enable_seqscan', 'off', true), set_config('enable_sort', 'off', true)", {})
         return "\n".join(row[0] for row in tx.session.all(f"EXPLAIN {statement}", params))
 

@@ -1,4 +1,4 @@
-"""Legal holds and how long things are kept, over HTTP and in the browser."""
+"""Legal holds and retention, over HTTP and in the browser."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The address that sources call: verified and stored once, or refused in one way for all that is not there."""
+"""Webhooks of sources: events are verified and stored once, and all unavailable sources respond alike."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from tests.support.nodes import ManualClock, Node, running_node
 
 @dataclass
 class Outside:
-    """What calls a node, and what the node has kept of it."""
+    """A client that calls a node, and the events and sources that the node stored."""
 
     node: Node
     clock: ManualClock
@@ -195,8 +195,8 @@ async def test_what_is_not_signed_as_it_should_be_is_refused_without_a_reason_an
     known = await outside.known(source)
     assert (known.refused, known.refused_at) == (3, outside.clock.now())
     assert known.last_refusal == "The x-hub-signature-256 header does not contain a signature."
-    assert "Round half up" not in str(logs), "not a word of the body"
-    assert [each["event"] for each in logs].count("hook_refused") == 1, "a flood of strangers is one line"
+    assert "Round half up" not in str(logs), "nothing of the body is logged"
+    assert [each["event"] for each in logs].count("hook_refused") == 1, "many rejections are one line"
 
 
 async def test_a_body_that_cannot_be_kept_is_refused_with_the_reason_and_the_reason_is_noted(outside: Outside) -> None:
@@ -253,7 +253,7 @@ async def test_a_flood_of_strangers_is_told_to_wait_and_the_source_is_heard_all_
     await outside.source("shop")
     answers = [await outside.push(headers={"x-hub-signature-256": "sha256=00"}) for _ in range(125)]
     assert [each.status_code for each in answers] == [401] * 120 + [429] * 5
-    assert (await outside.push()).status_code == 202, "from the same address, behind the same proxy"
+    assert (await outside.push()).status_code == 202, "same address, such as that of a proxy"
     unknown = [(await outside.post("/hooks/never")).status_code for _ in range(125)]
     assert unknown == [404] * 120 + [429] * 5
 
@@ -272,7 +272,7 @@ async def test_a_change_of_a_source_counts_for_the_next_call(outside: Outside, m
     source = await outside.source("shop")
     assert (await outside.push(delivery="d-1")).status_code == 202
     monkeypatch.setenv("HOOK_SECRET", "the next one")
-    assert (await outside.push(delivery="d-2")).status_code == 401, "secrets are read whenever they are needed"
+    assert (await outside.push(delivery="d-2")).status_code == 401, "secrets are read for each request"
     monkeypatch.setenv("HOOK_OLD", SECRET)
     await outside.change(source, settings={"secrets": ["env:HOOK_SECRET", "env:HOOK_OLD"]})
     assert (await outside.push(delivery="d-3")).status_code == 202
@@ -337,7 +337,7 @@ async def test_what_is_sent_again_within_its_tolerance_is_the_same_event(outside
     assert (await outside.post("/hooks/bank", body, headers)).status_code == 202
     clock.advance(20 * 60)
     again = await outside.post("/hooks/bank", body, headers)
-    assert again.status_code == 200, "whoever has overheard it can say it again"
+    assert again.status_code == 200, "a replay is a duplicate"
     assert len(await outside.events()) == 1
 
 

@@ -19,7 +19,7 @@ async def ids(node: Node, query: str, kind: str = "reviewer") -> list[str]:
 
 
 async def raise_three(node: Node, clock: ManualClock, *changes: dict[str, Any]) -> tuple[str, list[str]]:
-    """Raise breakpoints a second apart under a tag of their own; return the tag and the ids in that order."""
+    """Create breakpoints one second apart with a common tag; return the tag and the ids in order."""
     tag = f"list-{next(_numbers)}"
     made: list[str] = []
     for change in changes or ({}, {}, {}):
@@ -170,7 +170,7 @@ async def test_search_finds_prefixes_cjk_ids_agents_and_gates(shared: Node, shar
 @pytest.mark.parametrize("sort", ["created", "-created", "deadline", "updated"])
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 200])
 async def test_pages_add_up_to_the_list_without_gaps_or_repeats(node: Node, sort: str, limit: int) -> None:
-    """All were made at one instant: only the id tells them apart."""
+    """All breakpoints have the same time, so only the id distinguishes them."""
     for n in range(7):
         await node.create(ttlSeconds=(n % 3 + 1) * 100, tags=["even"] if n % 2 == 0 else [])
     for query in (f"sort={sort}", f"sort={sort}&tag=even", f"sort={sort}&status=waiting", f"sort={sort}&q=Deploy"):

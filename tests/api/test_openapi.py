@@ -1,4 +1,4 @@
-"""The published document is valid, complete and exact: what it says happens, and nothing else does."""
+"""The published document is valid, complete and exact: the server does what it says, and nothing else."""
 
 import re
 from collections import Counter
@@ -43,7 +43,7 @@ from assent.settings import Settings
 from tests.support.nodes import Node, Process, prepared, server
 
 EXAMPLES, FEWER = 10, 5
-"""For each operation, beside those that cover its schema; fewer where the same code asks a slower database."""
+"""For each operation, in addition to those that cover its schema; fewer for the slower database."""
 SEED = 20261115
 STREAMS = ("/api/stream", "/api/breakpoints/{breakpoint_id}/stream", "/api/hooks/claude")
 CHECKS = (
@@ -62,8 +62,8 @@ CHECKS = (
     "ignored_auth",
 )
 
-# What a request that fits the schema may get: relations between fields and with what is stored, NUL and numbers beyond
-# 2^53 cannot be said in a schema.
+# What a valid request may get: a schema cannot express relations to other fields and stored data, NUL, and numbers over
+# 2^53.
 POSSIBLE = ["2xx", "400", "401", "403", "404", "409", "412", "422"]
 
 
@@ -133,7 +133,7 @@ async def test_everything_under_api_asks_for_a_token_and_says_so(shared: Node) -
 
 
 def _testable(process: Process) -> dict[str, Any]:
-    """Take out what does not come back by itself; those are tested by hand in test_waiting."""
+    """Remove operations that wait; test_waiting covers them."""
     document: dict[str, Any] = httpx2.get(f"{process.url}/openapi.json", timeout=30).json()
     for path in STREAMS:
         del document["paths"][path]
@@ -162,7 +162,7 @@ def _configuration(process: Process, token: str, *, examples: int) -> Schemathes
 
 
 class Tally:
-    """What a run of the engine did and found."""
+    """The cases, responses and failures of a run of the engine."""
 
     def __init__(self) -> None:
         self.cases: Counter[str] = Counter()
@@ -207,7 +207,7 @@ def test_no_generated_request_meets_an_undocumented_answer_a_server_error_or_an_
         answers = sorted(tally.statuses.items())
         print(f"\n{sum(tally.cases.values())} generated cases, {len(tally.failures)} failures, answers {answers}")  # noqa: T201
     assert tally.failures == set()
-    assert still_known.status_code == 200, "the token was lost on the way: the rest proved nothing"
+    assert still_known.status_code == 200, "the token was revoked during the run, so later requests proved nothing"
     assert expected <= {name for name, count in tally.cases.items() if count}
     assert max(tally.statuses) < 500
-    assert {200, 201, 204, 400, 401, 404, 405, 409, 422} <= set(tally.statuses), "the run reached into every corner"
+    assert {200, 201, 204, 400, 401, 404, 405, 409, 422} <= set(tally.statuses), "every kind of response occurred"

@@ -1,4 +1,4 @@
-"""Receipts over HTTP: issued to those who may see, checked by anybody, used once."""
+"""Receipts over HTTP: issued to authorized callers, verifiable by anyone, and usable once."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Removing a project: what is open in it is cancelled, nothing new is taken, and its history stays readable."""
+"""Removing a project cancels open breakpoints and runs and rejects new ones; the history stays readable."""
 
 from functools import partial
 from typing import Any
@@ -22,7 +22,7 @@ HOOK = {"name": "hook", "kind": "webhook", "settings": {"secrets": ["env:HOOK_SE
 
 
 async def open_shop(node: Node) -> dict[str, str]:
-    """Open a second project with an agent and people of its own; return their tokens."""
+    """Create a second project with its own agent and people; return their tokens."""
 
     def use_case(tx: Transaction) -> dict[str, str]:
         owner = tx.people.get_by_name("owner")
@@ -45,7 +45,7 @@ async def remove(node: Node, token: str, project: str = SHOP) -> tuple[int, str]
 
 
 async def mark_removed(node: Node) -> None:
-    """Remove the project, but leave what is open to the timekeeper, as after a crash."""
+    """Remove the project, but leave the open breakpoints to the scheduler, as after a crash."""
     await node.assent.database.write(lambda tx: tx.projects.remove(SHOP, now=tx.now()))
 
 

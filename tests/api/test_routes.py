@@ -1,4 +1,4 @@
-"""Routes and preferences through the API: written, put in order, and asked where a breakpoint would go."""
+"""Routes and preferences over the API: creating, ordering, and checking where a breakpoint would go."""
 
 from typing import Any
 

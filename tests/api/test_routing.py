@@ -1,4 +1,4 @@
-"""Routing end to end: who is asked, who may answer at the moment of the answer, and what is recorded of it."""
+"""Assignment from end to end: who is asked, who may answer at the time of the answer, and what is recorded."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -42,7 +42,7 @@ async def seen(node: Node, breakpoint_id: str) -> dict[str, Any]:
 
 async def vote(node: Node, breakpoint_id: str, token: str, *, approved: bool = True, **more: Any) -> dict[str, Any]:
     assert isinstance(node.assent.clock, ManualClock)
-    node.assent.clock.advance(1)  # answers are shown in the order in which people first spoke
+    node.assent.clock.advance(1)  # answers are sorted by the time of each person's first answer
     answer = await node.feedback(breakpoint_id, token, approved=approved, **more)
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
@@ -60,12 +60,9 @@ async def history(node: Node, breakpoint_id: str) -> list[tuple[str, dict[str, A
 
 
 async def listed(node: Node, token: str) -> list[str]:
-    """What stands in somebody's own list, oldest first."""
+    """Return the ids in a person's own list, oldest first."""
     answer = await node.call("GET", "/api/breakpoints?assignedTo=me&sort=created", token)
     return [each["id"] for each in answer.json()["items"]]
-
-
-# ── responses ──
 
 
 @pytest.mark.parametrize("strategy", EVERY_STRATEGY)
@@ -80,7 +77,7 @@ async def test_every_strategy_shows_each_answer_with_whom_it_was_given_for(node:
             break
         partial = (await seen(node, made))["responses"]
     given = after["result"]["allResponses"]
-    assert partial == given[: len(partial)], "what was visible on the way is what the agent gets"
+    assert partial == given[: len(partial)], "earlier answers are part of the result"
     assert [(each["respondedBy"], each["expert"], each["feedback"]) for each in given] == [
         ("ann", "ann", "ann says yes"),
         ("bob", "ops", "bob says yes"),
@@ -105,13 +102,11 @@ async def test_of_somebody_who_changed_their_mind_the_last_word_counts(node: Nod
     ][: 3 if strategy == "collect-all" else 2]
 
 
-# ── rights that end while an answer is under way ──
-
 Step = Callable[[Node], Awaitable[object]]
 
 
 async def slowly(node: Node, breakpoint_id: str, token: str, meanwhile: Step) -> tuple[int, str]:
-    """Answer over a slow line: who is asking was looked up before the body arrives, and `meanwhile` happens between."""
+    """Answer over a slow connection: `meanwhile` happens after authentication and before the body is complete."""
 
     async def body() -> AsyncIterator[bytes]:
         sent = json.dumps({"approved": True}).encode()
@@ -177,12 +172,12 @@ async def test_an_answer_does_not_outlive_the_right_to_give_it(node: Node, what:
     before = await seen(node, made)
     assert (await node.call("GET", f"/api/breakpoints/{made}", tokens["ann"])).status_code == 200
     assert await slowly(node, made, tokens["ann"], meanwhile) == (403, code)
-    assert await seen(node, made) == before, "nothing of it is kept"
+    assert await seen(node, made) == before, "the answer is not stored"
     assert "responded" not in [kind for kind, _ in await history(node, made)]
 
 
 async def test_a_slow_answer_whose_right_stands_is_taken(node: Node) -> None:
-    """Else the test above would show nothing."""
+    """Otherwise, the previous test would prove nothing."""
     tokens = await reviewers(node, "ann")
     made = await asked(node, "ann")
     assert await slowly(node, made, tokens["ann"], lose_nothing) == (200, "")
@@ -218,9 +213,6 @@ async def test_where_all_who_were_asked_are_withdrawn_an_admin_decides(node: Nod
     assert (after["decision"], after["responses"][0]["override"]) == ("approved", True)
 
 
-# ── the owner ──
-
-
 async def test_the_owner_is_whoever_owns_the_project_when_the_answer_comes(node: Node) -> None:
     tokens = await reviewers(node, "ann", "bob")
     await admin(node, "PATCH", "/api/projects/default", {"owner": "ann"})
@@ -231,7 +223,7 @@ async def test_the_owner_is_whoever_owns_the_project_when_the_answer_comes(node:
     assert await refused(node, made, tokens["ann"]) == (403, "not_eligible")
     (given,) = (await vote(node, made, tokens["bob"]))["responses"]
     assert (given["respondedBy"], given["expert"]) == ("bob", "owner")
-    assert {"inPlaceOf", "override"} & set(given) == set(), "the owner was asked, and stands in for nobody"
+    assert {"inPlaceOf", "override"} & set(given) == set(), "the owner was asked directly"
 
 
 async def test_an_owner_without_the_reviewers_role_is_nobody(node: Node) -> None:
@@ -240,9 +232,6 @@ async def test_an_owner_without_the_reviewers_role_is_nobody(node: Node) -> None
     made = await node.create(payload={"question": "?", "expert": "owner"})
     assert made["warnings"] == ["No person or group named 'owner' exists; an admin can respond instead."]
     assert await refused(node, made["id"], viewer) == (403, "forbidden")
-
-
-# ── one's own list ──
 
 
 async def test_what_is_assigned_to_me_follows_my_groups(node: Node) -> None:
@@ -258,9 +247,6 @@ async def test_what_the_owner_answers_in_place_of_others_is_assigned_to_them(nod
     owner = await node.token("reviewer")
     made = await asked(node, "ghost")
     assert await listed(node, owner) == [made]
-
-
-# ── overrides ──
 
 
 @pytest.mark.parametrize("approved", [True, False])
@@ -285,9 +271,6 @@ async def test_an_admin_who_was_asked_as_a_reviewer_overrides_nothing(node: Node
     after = await vote(node, made, both)
     assert (after["status"], after["responses"][0]["expert"]) == ("waiting", "both")
     assert "override" not in after["responses"][0]
-
-
-# ── names nobody carries ──
 
 
 async def test_all_names_nobody_carries_are_one_voice_which_the_owner_gives(node: Node) -> None:
@@ -334,9 +317,6 @@ async def test_the_policy_says_whether_a_name_nobody_can_answer_for_is_refused(
         assert (await admin(node, "GET", "/api/breakpoints")).json()["items"] == []
     else:
         assert (answer.status_code, len(answer.json()["warnings"])) == (201, 1)
-
-
-# ── one person, one voice ──
 
 
 @pytest.mark.parametrize("strategy", COUNTING)

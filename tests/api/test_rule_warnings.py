@@ -1,4 +1,4 @@
-"""Rules that approve a part of a command warn wherever they are written."""
+"""Rules that approve part of a command lead to a warning wherever they are written."""
 
 from tests.support.nodes import Node
 

@@ -1,4 +1,4 @@
-"""Rules over HTTP: written, followed when a breakpoint is raised, and changed without losing anything."""
+"""Rules over HTTP: creating them, applying them to new breakpoints, and changing them without losing history."""
 
 import asyncio
 from typing import Any
@@ -101,7 +101,7 @@ async def test_every_stop_wins_over_every_wish(node: Node, stop: str, wish: str)
     if wish != "autoApproveAfterN":
         await rule(node, "pair.*")
     count: dict[str, Any] = {} if wish == "auto rule" else {"autoApproveAfterN": 1}
-    assert (await raised(node, "pair.gate", **count))["status"] == "released", "without the stop it goes through"
+    assert (await raised(node, "pair.gate", **count))["status"] == "released", "without the stop, it is approved"
     if stop == "never rule":
         await rule(node, "*.gate", "never-auto-approve")
     if stop == "alwaysBreakOn":
@@ -129,11 +129,11 @@ async def test_approvals_in_a_row_by_people_for_this_agent(node: Node) -> None:
     assert (found["status"], found["decidedBy"]) == ("released", "rule:autoApproveAfterN")
     assert found["autoApproval"]["consecutiveApprovals"] == 2
     again = await raised(node, "g", **gate)
-    assert again["autoApproval"]["consecutiveApprovals"] == 2, "what a rule approved does not count"
+    assert again["autoApproval"]["consecutiveApprovals"] == 2, "approvals by rules do not count"
     assert (await raised(node, "g", agent="other", **gate))["autoApproval"]["consecutiveApprovals"] == 1
     assert (await raised(node, "other.gate", **gate))["autoApproval"]["consecutiveApprovals"] == 0
     assert (await raised(node, "g", autoApproveAfterN=3))["status"] == "waiting"
-    assert (await raised(node, "g"))["status"] == "waiting", "an agent that does not ask for it does not get it"
+    assert (await raised(node, "g"))["status"] == "waiting", "counts apply only on request"
 
 
 async def test_a_rejection_starts_the_count_again(node: Node) -> None:
@@ -182,7 +182,7 @@ async def test_what_is_changed_disabled_expired_or_removed_no_longer_approves(se
         await node.call("PATCH", path, token, json={"expiresAt": "2027-01-15T08:00:10Z"})
         assert await approves()
         clock.advance(11)
-        assert not await approves(), "a rule ends by itself"
+        assert not await approves(), "the rule has expired"
         await node.call("PATCH", path, token, json={"expiresAt": None})
         assert await approves()
         assert (await node.call("DELETE", path, token)).status_code == 204
@@ -196,7 +196,7 @@ async def test_every_change_is_recorded_with_who_and_why(node: Node) -> None:
     changed = await node.call("PATCH", path, token, json={"pattern": "b.*", "note": "b now", "why": "a was wrong"})
     assert (changed.json()["pattern"], changed.json()["version"]) == ("b.*", 2)
     same = await node.call("PATCH", path, token, json={"pattern": "b.*"})
-    assert same.json()["version"] == 2, "a change that changes nothing is none"
+    assert same.json()["version"] == 2, "a change without an effect creates no version"
     assert (await node.call("DELETE", path, token, params={"why": "not needed"})).status_code == 204
     events = (await node.call("GET", f"{path}/events", token)).json()["items"]
     assert [(each["type"], each["actor"], each["metadata"].get("why")) for each in events] == [
@@ -305,7 +305,7 @@ async def test_checking_says_what_would_happen_and_raises_nothing(node: Node) ->
     assert (matched["recommended"], matched["matchedRule"], matched["consecutiveApprovals"]) == (True, made["id"], 0)
     assert [(each["source"], each["held"]) for each in matched["trace"]] == [("auto-approve", True)]
     assert {"part": "NOT payload.cost > 10", "held": True, "actual": 3} in matched["trace"][0]["findings"]
-    assert (await check(tags=["design"]))["recommended"] is False, "a cost that is not known is not below ten"
+    assert (await check(tags=["design"]))["recommended"] is False, "an unknown cost is not at most ten"
     assert (await check(tags=["design"], payload={"cost": 3}, hardStop=True))["recommended"] is False
     assert (await check(tags=["x"]))["reason"] == "No rule matches ui.review."
     listed = await node.call("GET", "/api/breakpoints", agent)
@@ -346,7 +346,7 @@ async def test_a_breakpoint_that_is_approved_at_once_is_still_raised_once(node: 
 
 
 async def test_rules_that_change_while_breakpoints_are_raised_lose_nothing(settings: Settings) -> None:
-    """Whoever was told that a rule stands is never approved against it, on any node."""
+    """Once a client has created a rule, no node decides against it."""
     async with running_node(settings) as one, running_node(settings) as two:
         two.tokens |= {"rule-writer": await writer(one), "agent": await one.token("agent")}
         wrong: list[Any] = []

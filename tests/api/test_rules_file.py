@@ -1,4 +1,4 @@
-"""Rules to a file and from one: all or nothing, once, by whoever may write rules."""
+"""Import and export of rules: all or nothing, without duplicates, and only by people who may write rules."""
 
 import asyncio
 from typing import Any
@@ -92,7 +92,7 @@ async def test_what_is_exported_restores_the_rules_elsewhere(node: Node, clock: 
         answer = await node.call("POST", "/api/rules", await writer(node), json=each)
         assert answer.status_code == 201, answer.text
     document = await exported(node)
-    clock.advance(30 * 24 * 3600)  # the first has expired by now, and is exported all the same
+    clock.advance(30 * 24 * 3600)  # the first rule has expired by now, but is still exported
     assert await exported(node) == document
     assert counts(await imported(node, document)) == (0, 0, 3, 0, 3)
     said = ("pattern", "action", "mode", "enabled", "order", "note", "expiresAt")
@@ -102,7 +102,7 @@ async def test_what_is_exported_restores_the_rules_elsewhere(node: Node, clock: 
     assert counts(again) == (3, 0, 0, 0, 3)
     assert [{name: each[name] for name in said} for each in await listed(node)] == before
     old = {each["id"] for each in document["rules"]}
-    assert not old & {each["id"] for each in again["items"]}, "a removed rule never comes back; new ones do"
+    assert not old & {each["id"] for each in again["items"]}, "removed rules are created again with new ids"
 
 
 async def test_an_edited_export_changes_the_rules_it_came_from(node: Node) -> None:

@@ -1,4 +1,4 @@
-"""The thin slice through every floor: create, wait, release, over HTTP, on both databases."""
+"""The basic flow through all layers: create, wait and release over HTTP on both databases."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Strategies end to end: several people answer one breakpoint over HTTP."""
+"""Strategies from end to end: several people answer a breakpoint over HTTP."""
 
 from typing import Any
 

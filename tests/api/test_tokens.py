@@ -1,4 +1,4 @@
-"""What tokens carry: processes, and the agent they belong to."""
+"""Limits of tokens: processes, and the agent they belong to."""
 
 from typing import Any
 

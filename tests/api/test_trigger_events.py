@@ -1,4 +1,4 @@
-"""Events from outside through the API: why each did or did not start something, again, and what would become of one."""
+"""Trigger events over the API: why each matched or not, replays, and tests."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ async def test_a_secret_in_a_payload_is_hidden_before_it_is_stored_matched_or_sh
 
 
 async def dead(node: Node, firing_id: str) -> None:
-    """Have a firing given up, as if its run could never be started."""
+    """Mark a firing as failed permanently, as if its run could not be started."""
 
     def use_case(tx: Transaction) -> None:
         statement = (
@@ -62,7 +62,7 @@ async def test_an_event_tells_why_it_matched_what_it_started_and_what_it_said(no
     shown = await good(node, "GET", f"/api/trigger-events/{event_id}")
     assert {name: shown[name] for name in listed} == listed
     assert shown["envelope"]["specversion"] == "1.0"
-    assert shown["envelope"]["data"]["nothing"] is None, "a body is shown as it was sent"
+    assert shown["envelope"]["data"]["nothing"] is None, "null values of the body are shown"
     assert not [name for name in shown["headers"] if "signature" in name.lower()]
     traces = {each["trigger"]: each for each in shown["trace"]}
     assert (traces["fix-red-main"]["matched"], traces["other"]["matched"]) == (True, False)

@@ -1,4 +1,4 @@
-"""Sources and triggers through the API: set up, written, suspended, and secrets as references only."""
+"""Sources and triggers over the API: creating, changing and suspending them; secrets only as references."""
 
 from typing import Any
 

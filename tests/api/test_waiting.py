@@ -1,4 +1,4 @@
-"""Waiting: long-polls and streams wake, resume, end, and leave nothing behind."""
+"""Waiting: long polls and streams wake up, resume and end, and leave nothing behind."""
 
 import asyncio
 import json
@@ -130,7 +130,7 @@ async def test_a_person_who_is_shut_out_loses_waits_and_streams(node: Node, chan
 
 @pytest.fixture
 async def frugal(settings: Settings) -> AsyncIterator[Node]:
-    """A node on which one token may hold two waits open."""
+    """A node that allows two simultaneous waits per token."""
     async with running_node(settings.model_copy(update={"waits_per_token": 2}), clock=ManualClock()) as running:
         yield running
 
@@ -189,7 +189,7 @@ async def test_a_stream_resumes_after_the_event_last_seen(node: Node, last: int)
 
 @pytest.mark.parametrize("on_timeout", ["expire", "reject"])
 async def test_a_stream_resumed_after_the_end_ends_at_once(node: Node, clock: ManualClock, on_timeout: str) -> None:
-    """A browser comes back with the id of the last event whenever the server has closed the stream."""
+    """A browser reconnects with the id of the last event whenever the server has closed the stream."""
     created = await node.create(ttlSeconds=60, onTimeout=on_timeout)
     clock.advance(61)
     path = f"/api/breakpoints/{created['id']}/stream"
@@ -243,7 +243,7 @@ async def test_an_inbox_hears_what_changed_in_its_project_and_nothing_else(node:
             {"breakpointId": created["id"], "status": "waiting", "version": 1},
         )
         await node.feedback(created["id"], await node.token("reviewer"), release=True)
-        # A hint may come twice: from this node's commit and from the database's notification.
+        # A hint may arrive twice: after this node's commit, and with the database's notification.
         while hint is not None and hint.data["status"] == "waiting":
             assert hint.data["breakpointId"] == created["id"]
             hint = await stream.event()
@@ -276,7 +276,7 @@ async def test_a_draining_node_answers_everybody_at_once(node: Node) -> None:
 
 
 class Raw:
-    """A client made of a bare socket: it can leave without a word."""
+    """A client with a plain socket, which can disconnect at any time."""
 
     def __init__(self, process: Process, path: str, token: str) -> None:
         address = urlsplit(process.url)
@@ -285,7 +285,7 @@ class Raw:
         self.socket.sendall(head.encode())
 
     def everything(self) -> bytes:
-        """Return all that the server sends until it closes."""
+        """Return everything that the server sends until it closes the connection."""
         parts: list[bytes] = []
         with self.socket:
             while part := self.socket.recv(65_536):
@@ -294,7 +294,7 @@ class Raw:
 
 
 def until_metric(process: Process, line: str) -> None:
-    """Ask until the metrics have this line; each answer is the signal to ask again."""
+    """Poll until the metrics contain this line."""
     for _ in range(5000):
         if line in httpx2.get(f"{process.url}/metrics", timeout=PATIENCE).text.splitlines():
             return
@@ -341,4 +341,4 @@ def test_a_server_told_to_stop_answers_its_waiters_before_it_goes(settings: Sett
     for client in (stream, inbox):
         told = client.everything()
         assert told.startswith(b"HTTP/1.1 200 OK")
-        assert told.endswith(b"0\r\n\r\n"), "the stream was ended, not cut off"
+        assert told.endswith(b"0\r\n\r\n"), "the stream must end properly"

@@ -1,4 +1,4 @@
-"""`make audit` takes nothing for good that nobody looked at."""
+"""`make audit` never accepts a finding or a skipped component that was not reviewed."""
 
 from tools.audit import ANSWERS, Finding, judged, scripts, unasked, vulnerable
 

@@ -1,4 +1,4 @@
-"""Rules of the house that no linter knows."""
+"""House rules that no linter checks."""
 
 import ast
 import re
@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
-# Where a test may let time pass, and why nothing else would do.
+# Files that may sleep, and why nothing else would work.
 MAY_SLEEP = {
     "tests/support/until.py": "looks at what tells nobody that it has happened",
     "tests/support/cluster.py": "asks a starting PostgreSQL whether it is ready",
@@ -42,7 +42,7 @@ def calls(path: Path) -> Iterator[ast.Call]:
 
 
 def called(call: ast.Call) -> str:
-    """The dotted name of what is called, as it is written."""
+    """Return the dotted name of the called function, as written."""
     return ast.unparse(call.func)
 
 
@@ -79,7 +79,7 @@ def test_tests_wait_on_signals() -> None:
 
 
 def test_no_thread_of_a_test_waits_without_an_end() -> None:
-    """A loop that closes waits for its threads, and no timeout of a test ends that."""
+    """Closing an event loop waits for its threads, and no test timeout ends that."""
     endless = [
         f"{name_of(path)}:{call.lineno}"
         for path in TESTS
@@ -99,11 +99,11 @@ def test_a_tests_name_is_a_claim() -> None:
         and node.name.startswith("test_")
         and len(node.name.split("_")) < 4
     ]
-    assert names == [], "say what holds, in words"
+    assert names == [], "the name must state a claim"
 
 
 def tracked() -> list[tuple[str, str]]:
-    """Every text file that git knows, with its content."""
+    """Return every text file known to git, with its content."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
     if listed.returncode != 0:
         pytest.skip("not a git checkout")

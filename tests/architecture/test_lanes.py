@@ -1,4 +1,4 @@
-"""Test lanes: every test file is in one, and every exception names tests that exist."""
+"""Test lanes: every test file is in one, and every exception names existing tests."""
 
 import re
 import subprocess

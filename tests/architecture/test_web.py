@@ -1,4 +1,4 @@
-"""The pages keep to what their policy allows: no code in templates, no HTML in scripts, and few scripts."""
+"""Pages comply with their Content-Security-Policy: no code in templates, no HTML in scripts, and few scripts."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ WEB = Path(__file__).parents[2] / "src" / "assent" / "web"
 TEMPLATES = sorted((WEB / "templates").glob("*.html"))
 SCRIPTS = sorted((WEB / "static").glob("*.js"))
 MOST_LINES = 1_200
-# Each needs eval or inline code, which the Content-Security-Policy forbids, or takes HTML from where nobody escaped it.
+# Each needs eval or inline code, which the Content-Security-Policy forbids, or inserts HTML that is not escaped.
 BANNED_IN_TEMPLATES = {
     "a handler of htmx": r"hx-on|hx-vals='js:|js:",
     "a filter on a trigger": r'hx-trigger="[^"]*\[',

@@ -1,6 +1,6 @@
-"""What the specification says a breakpoint does, in plain dictionaries; shares no code with the product.
+"""The specification of breakpoints in plain dictionaries, without code of the product.
 
-Every command answers "ok" or the code of the error. Loops over permutations stand where the product is clever.
+Every command returns "ok" or an error code. Where the product is optimized, the model loops over permutations.
 """
 
 from collections import defaultdict
@@ -31,10 +31,10 @@ GROUPS: dict[str, set[str]] = {
 }
 AGENTS = ("agent-1", "agent-2")
 REVOCABLE = ("dee", "eve", "boss")
-"""Who may lose the reviewer's role on the way; none of them has two ways into one breakpoint."""
+"""People who may lose the reviewer role during a walk; each of them is eligible for a breakpoint in only one way."""
 RULE_WRITERS = {"rule-admin", "admin"}
 LOOK_BACK = 25
-"""How far back approvals in a row are counted, unless more are asked for."""
+"""How many recent decisions are considered when counting approvals, unless more are requested."""
 
 Truth = bool | None
 Spec = dict[str, Any]
@@ -59,7 +59,7 @@ def both(one: Truth, two: Truth) -> Truth:
 
 
 PATTERNS: dict[str, tuple[Callable[[str], bool], Callable[[Spec], Truth]]] = {
-    # What is written, what its glob means, and what its condition means: None is unknown.
+    # The text of the pattern, the meaning of its glob, and the meaning of its condition: None is unknown.
     "deploy.*": (lambda gate: gate.startswith("deploy."), lambda _: True),
     "read.*": (lambda gate: gate.startswith("read."), lambda _: True),
     "*.1*": (lambda gate: ".1" in gate, lambda _: True),
@@ -95,8 +95,6 @@ class World:
     always_break_on: list[str] = field(default_factory=list)
     agents_may_count: bool = True
 
-    # ── who is who ──
-
     def carriers(self, expert: str) -> set[str]:
         name = "owner" if expert == "owner" else expert
         people = GROUPS.get(name, {name})
@@ -119,8 +117,6 @@ class World:
                 seat.extend(missing)
                 return seats, missing
         return [*seats, shared], missing
-
-    # ── commands ──
 
     def create(self, actor: str, spec: dict[str, Any], key: str | None) -> tuple[str, int | None]:
         """Return the outcome and the number of the breakpoint."""
@@ -167,10 +163,8 @@ class World:
             )
         return "ok", number
 
-    # ── rules ──
-
     def recommend(self, spec: Spec, actor: str) -> dict[str, Any]:
-        """Whether a person has to be asked; a rule is called by its number."""
+        """Return whether a person must be asked; rules are identified by their numbers."""
         fitting = [(rule, self.holds(rule, spec)) for rule in self.in_force() if self.fits_gate(rule, spec["gate"])]
         live = [(rule, held) for rule, held in fitting if rule["mode"] == "live"]
         never = [rule for rule, held in live if rule["action"] == "never-auto-approve" and held is not False]
@@ -201,7 +195,7 @@ class World:
         return answer
 
     def stop(self, spec: Spec) -> str | None:
-        """What wants a person whatever the rules say."""
+        """Return the reason why a person is required regardless of rules, if there is one."""
         for tag in spec["tags"]:
             if tag in self.always_break_on:
                 return f"The tag {tag!r} always requires human approval (alwaysBreakOn)."
@@ -220,13 +214,13 @@ class World:
         return PATTERNS[rule["pattern"]][0](gate)
 
     def holds(self, rule: dict[str, Any], spec: Spec) -> Truth:
-        """Tokens here may claim any agent id, so that no rule approves by it."""
+        """Tokens in this test may claim any agent id, so no rule on it approves."""
         if rule["action"] == "auto-approve" and "agentId" in rule["pattern"]:
             return None
         return PATTERNS[rule["pattern"]][1](spec)
 
     def in_a_row(self, gate: str, agent: str, creator: str) -> int:
-        """Of two decisions at the same moment, a rejection counts as the later."""
+        """Of two simultaneous decisions, a rejection counts as the later one."""
         latest = sorted(self.decided[gate, agent, creator], reverse=True)
         return sum(1 for _ in takewhile(lambda each: each[1] == "approved", latest))
 
@@ -281,8 +275,6 @@ class World:
             return "invalid_pattern"
         return "invalid_request" if said.get("expires") is not None and said["expires"] <= self.now else None
 
-    # ── what people do ──
-
     def comment(self, actor: str, number: int) -> str:
         bp = self.breakpoints[number]
         if actor not in AGENTS and not {"reviewer", "admin"} & PEOPLE[actor]:
@@ -310,7 +302,7 @@ class World:
         return "ok"
 
     def standing(self, actor: str, bp: dict[str, Any]) -> tuple[str | None, bool]:
-        """Return why an actor may not answer, or whether they answer as an override."""
+        """Return why an actor may not answer, or whether the answer is an override."""
         if (
             actor in AGENTS
             or not {"reviewer", "admin"} & PEOPLE[actor]
@@ -332,7 +324,7 @@ class World:
         return "already_ended" if self.over(bp) else None
 
     def seated(self, actor: str, bp: dict[str, Any]) -> str | None:
-        """A voice once given is kept, and one seat holds one voice."""
+        """A vote that was given is kept, and a seat holds one vote."""
         voices = [person for person, (_, override) in bp["votes"].items() if not override and person != actor]
         allowed = [self.eligible(seat) for seat in bp["seats"]]
         everybody = [*voices, actor]
@@ -382,15 +374,13 @@ class World:
         return "ok"
 
     def read(self, actor: str, number: int) -> str:
-        """Whoever looks at an overdue one ends it."""
+        """Reading an overdue breakpoint ends it."""
         bp = self.breakpoints[number]
         self.time_out(bp)
         return "not_found" if actor in AGENTS and bp["creator"] != actor else "ok"
 
     def sweep(self) -> int:
         return sum(self.time_out(bp) for bp in self.breakpoints)
-
-    # ── what happens ──
 
     def over(self, bp: dict[str, Any]) -> bool:
         return bool(bp["status"] != "waiting" or self.now >= bp["due"])
@@ -419,7 +409,7 @@ def _matched(action: str, rule: dict[str, Any]) -> str:
 
 
 def distinct(options: list[set[str]]) -> bool:
-    """Can every set give somebody of its own? Found by trying every way."""
+    """Return whether each set can contribute a different person, by trying every assignment."""
     people = sorted(set().union(*options))
     return any(
         all(person in allowed for person, allowed in zip(chosen, options, strict=True))

@@ -1,4 +1,4 @@
-"""The specification as a model, SQLite and PostgreSQL: the same commands, the same outcomes, the same state."""
+"""The specification as a model, SQLite and PostgreSQL: the same commands lead to the same outcomes and state."""
 
 import os
 import random
@@ -33,7 +33,7 @@ async def test_the_model_and_both_databases_never_disagree(
 async def test_a_model_that_lets_late_answers_pass_is_found_out(
     sqlite_settings: Settings, postgres_settings: Settings
 ) -> None:
-    """The walk would notice: a wrong model (or a wrong database) diverges within a few thousand steps."""
+    """A wrong model, or a wrong database, diverges within a few thousand steps."""
 
     class Lenient(World):
         def late(self, bp: dict[str, object]) -> str | None:

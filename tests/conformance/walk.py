@@ -1,7 +1,7 @@
 """A seeded random walk: the model, SQLite and PostgreSQL run the same commands and must agree after each.
 
-Many walkers go side by side, each on breakpoints of its own, so that the databases see mixed batches; a divergence is
-told with the seed, the round and everything that was done to the breakpoint.
+Many walkers run concurrently, each on its own breakpoints, so that the databases process mixed batches. A divergence is
+reported with the seed, the round and all commands for the breakpoint.
 """
 
 import json
@@ -53,7 +53,7 @@ class Diverged(AssertionError):
 
 @dataclass
 class Side:
-    """One database with its own people; the cast has the same names everywhere."""
+    """One database with its own people, who have the same names in every database."""
 
     assent: Assent
     cast: dict[str, Principal] = field(default_factory=dict)
@@ -110,7 +110,7 @@ class Side:
         await self.assent.database.write(partial(self.assent.people.put_policy, policy=policy, by=self.cast["owner"]))
 
     async def rule(self, number: int) -> dict[str, Any]:
-        """What the tables say about a rule."""
+        """Return the stored state of a rule."""
 
         def use_case(tx: Transaction) -> dict[str, Any]:
             rule = tx.rules.get(self.rules[number], project="default")
@@ -131,11 +131,11 @@ class Side:
         return await self.assent.database.read(use_case)
 
     def renamed(self, text: str | None) -> str | None:
-        """Call a rule by its number, as the model does; each database has ids of its own."""
+        """Replace ids of rules by their numbers, as in the model, because each database has its own ids."""
         return text and _RULE.sub(lambda found: f"#{self.rules.index(found.group())}", text)
 
     async def states(self, numbers: Sequence[int]) -> dict[int, dict[str, Any]]:
-        """What the tables say about some breakpoints."""
+        """Return the stored state of some breakpoints."""
         number_of = {self.ids[number]: number for number in numbers}
         names = ", ".join(f":id_{n}" for n in range(len(number_of)))
         params = {f"id_{n}": each for n, each in enumerate(number_of)}
@@ -192,7 +192,7 @@ def _state(
 
 
 def _auto(said: dict[str, Any], creation: dict[str, Any]) -> dict[str, Any]:
-    """What the rules said, without what they say of the unknown."""
+    """Return the recommendation without its explanation of unknown values."""
     reason = said["reason"].partition("; ")[0].rstrip(".") + "." if "matchedRule" in said else said["reason"]
     auto = {"recommended": said["recommended"], "consecutive": said["consecutiveApprovals"], "reason": reason}
     if "matchedRule" in said:
@@ -223,7 +223,7 @@ def expected(bp: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass
 class Walk:
-    """The state of one run over one pair of databases."""
+    """The state of a walk over two databases."""
 
     world: World
     clock: ManualClock
@@ -253,7 +253,7 @@ class Walk:
             self.rounds += 1
 
     async def _between(self) -> None:
-        """Move the clock, sometimes exactly to a deadline; sweep; take a role away or give it back."""
+        """Advance the clock, sometimes exactly to a deadline; end overdue breakpoints; revoke or restore a role."""
         chance = self.chance
         kind = chance.random()
         if kind < 0.25:
@@ -294,9 +294,9 @@ class Walk:
         self.steps += 1
 
     async def _rule_step(self) -> None:
-        """Write, change or remove a rule; while nobody raises anything, so that the model knows what comes first."""
+        """Write, change or remove a rule while no breakpoint is created, so that the model knows the order."""
         chance, world = self.chance, self.world
-        self._set_clock(self.clock.at + 1)  # rules of one moment and one place go by their ids, which are by chance
+        self._set_clock(self.clock.at + 1)  # rules with equal times and orders are sorted by their random ids
         actor = chance.choice(["owner"] * 5 + ["boss", "adm", "ann", "agent-1"])
         standing = [n for n, rule in enumerate(world.rules) if rule["removed"] is None]
         if len(standing) < 2 or (len(standing) < 6 and chance.random() < 0.4):
@@ -396,12 +396,10 @@ class Walk:
         subject = self.world.breakpoints[number] if number is not None else ""
         return f"seed {self.seed}, round {self.rounds}, step {self.steps}: {what}\n  {told}\n  {subject}"
 
-    # ── the commands a walker may think of ──
-
     def _command(self, walker: int) -> "Job":
         chance, numbers = self.chance, self.open[walker]
         for number in list(numbers):
-            # What has ended is tried a few times more, then left alone.
+            # Ended breakpoints are used a few more times before they are abandoned.
             if self.world.breakpoints[number]["status"] != "waiting" and chance.random() < 0.3:
                 numbers.remove(number)
         if not numbers or (len(numbers) < 3 and chance.random() < 0.15):
@@ -435,9 +433,9 @@ class Walk:
         return Job("create", text, outcome, number, partial(_create, actor, wanted, digest, spec, key, ready=ready))
 
     def _rules_see(self, walker: int) -> dict[str, Any]:
-        """What rules go by, beside what people are asked."""
+        """Draw the attributes that rules use, as opposed to those that people see."""
         chance = self.chance
-        # A gate of the walker's own: whoever counts approvals in a row must know the order they came in.
+        # Each walker has its own gate, because counting consecutive approvals requires a known order.
         spec: dict[str, Any] = {
             "gate": f"{chance.choice(['under-test', 'under-test', 'deploy', 'read'])}.{walker}",
             "agent": chance.choice(["agent", "agent", "agent", "other"]),
@@ -488,7 +486,7 @@ class Walk:
 
 @dataclass(frozen=True)
 class Job:
-    """A command with the model's outcome, to be run on each side."""
+    """A command with the model's outcome, to be run on each database."""
 
     kind: str
     text: str
@@ -515,7 +513,7 @@ def _draft(spec: dict[str, Any]) -> tuple[Draft | None, str]:
     return made, made.digest("default")
 
 
-async def _create(  # everything a breakpoint is raised with
+async def _create(  # all arguments of a new breakpoint
     actor: str, wanted: Draft | None, digest: str, spec: dict[str, Any], key: str | None, side: Side, *, ready: bool
 ) -> tuple[str, Any]:
     by, service = side.cast[actor], side.assent.breakpoints
@@ -560,7 +558,7 @@ def _named(said: dict[str, Any]) -> dict[str, Any]:
     return {"expires_at" if name == "expires" else name: value for name, value in said.items()}
 
 
-async def _respond(  # everything an answer is made of
+async def _respond(  # all parts of an answer
     actor: str, number: int, answer: dict[str, Any], digest: str, gate: str, side: Side
 ) -> tuple[str, Any]:
     given = Answer(
@@ -591,9 +589,9 @@ async def _simple(kind: str, actor: str, number: int, side: Side) -> tuple[str, 
 async def walk(
     settings: Sequence[Settings], *, seed: int, enough: Callable[[int], bool], world: type[World] = World
 ) -> Walk:
-    """Walk on fresh, migrated databases until there is enough; raise Diverged at the first disagreement."""
+    """Walk on fresh, migrated databases until `enough` returns true; raise Diverged at the first disagreement."""
     clock = ManualClock()
-    # Only the databases are started: a background sweep would end things at moments the model does not know.
+    # Only the databases are started: a background job would end breakpoints at times unknown to the model.
     sides = [Side(Assent(each, clock=clock)) for each in settings]
     try:
         for side in sides:

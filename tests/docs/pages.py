@@ -21,7 +21,7 @@ _CODE = re.compile(r"`([^`]+)`")
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """A piece of shell that a reader copies, marked so that a test runs it."""
+    """A shell snippet that is marked to be run by a test."""
 
     name: str
     code: str
@@ -29,7 +29,7 @@ class Snippet:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block; marked, it is run, saved as a file, or shown by what was run before."""
+    """A fenced block; if marked, it is run, saved as a file, or compared with the output of an earlier block."""
 
     kind: str | None
     name: str | None
@@ -59,7 +59,7 @@ def fences(text: str, language: str) -> list[str]:
 
 
 def rows(text: str) -> list[list[str]]:
-    """Return the cells of every row of every table, without headings and rules."""
+    """Return the cells of every row of every table, without headings and separators."""
     lines = text.splitlines()
     return [
         [cell.strip() for cell in line.strip("|").split("|")]
@@ -69,7 +69,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 def sections(text: str, level: int) -> dict[str, str]:
-    """Return what stands under each heading of a level, up to the next heading of this level or a higher one."""
+    """Return the text below each heading of a level, up to the next heading of this level or a higher one."""
     parts = re.split(rf"^(#{{1,{level}}}) (.+)\n", text, flags=re.MULTILINE)[1:]
     return {title: body for marks, title, body in zip(*[iter(parts)] * 3, strict=True) if len(marks) == level}
 
@@ -79,12 +79,12 @@ def code_words(text: str) -> set[str]:
 
 
 def links(text: str) -> list[str]:
-    """Return the links to our own pages; what stands in fences is not a link."""
+    """Return the links to our own pages, except in fenced blocks."""
     found = _LINK.findall(_FENCE.sub("", text))
     return [link for link in found if not link.startswith(("http://", "https://"))]
 
 
 def anchors(text: str) -> set[str]:
-    """Return the anchors that the headings of a page get, spelt as GitHub spells them."""
+    """Return the anchors of the headings of a page, in the form that GitHub uses."""
     plain = (re.sub(r"[^\w\- ]", "", title.lower()) for title in _HEADING.findall(_FENCE.sub("", text)))
     return {title.replace(" ", "-") for title in plain}

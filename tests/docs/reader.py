@@ -1,4 +1,4 @@
-"""A reader who does what a page says, to the letter, and notices what was not tried."""
+"""A reader who follows a page exactly, and reports blocks that were not tried."""
 
 import contextlib
 import os
@@ -20,19 +20,19 @@ from tests.support.nodes import prepared, server
 from tests.web.reading import Page
 
 URL = "http://127.0.0.1:7373"
-"""What the pages call the server."""
+"""The URL of the server on the pages."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass
 class Reader:
-    """Somebody with a page, a folder, and a terminal that remembers what was exported."""
+    """A reader with a page, a folder, and a terminal that keeps exported variables."""
 
     page: Path
     folder: Path
     env: dict[str, str]
     words: dict[str, str] = field(default_factory=dict[str, str])
-    """What stands on the page for something of the reader's own."""
+    """Values of the reader that replace placeholders on the page."""
     tried: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     running: list["subprocess.Popen[str]"] = field(default_factory=list["subprocess.Popen[str]"])
 
@@ -41,7 +41,7 @@ class Reader:
         return self.folder / ".exports"
 
     def code(self, kind: str, name: str) -> str:
-        """Return a block of the page, with the reader's own words in it; it counts as tried."""
+        """Return a block of the page with placeholders replaced, and mark it as tried."""
         (found,) = (each for each in blocks(self.page) if (each.kind, each.name) == (kind, name))
         self.tried.add((kind, name))
         code = found.code
@@ -78,11 +78,11 @@ class Reader:
         return Seat(self._shell(name), env=self.env | env, cwd=self.folder)
 
     def expect(self, name: str, shown: str) -> None:
-        """Hold what was shown against what the page says is shown, line by line; … stands for anything."""
+        """Compare output with the block on the page, line by line and in order; … matches anything."""
         lines = iter(_COLOURS.sub("", shown).splitlines())
         for wanted in filter(None, map(str.strip, self.code("shows", name).splitlines())):
             pattern = re.escape(wanted).replace("…", ".*")
-            assert any(re.search(pattern, line) for line in lines), f"{wanted!r} is not in, or not in turn: {shown}"
+            assert any(re.search(pattern, line) for line in lines), f"{wanted!r} is missing or out of order in {shown}"
 
     def untried(self) -> list[Block]:
         return [each for each in blocks(self.page) if each.kind and (each.kind, each.name) not in self.tried]
@@ -94,7 +94,7 @@ class Reader:
 
     @contextlib.contextmanager
     def beside_a_server(self, settings: Settings) -> Iterator[str]:
-        """Fill in a server that runs and an agent's token, and return a reviewer's."""
+        """Start a server, use its URL and an agent token on the page, and yield a reviewer token."""
         agent, reviewer = prepared(settings, "agent", "reviewer")
         with server(settings, log=self.folder / "server.log") as process:
             self.env["ASSENT_DATA_DIR"] = str(settings.data_dir)
@@ -104,7 +104,7 @@ class Reader:
 
 @contextlib.contextmanager
 def opened(page: Path, folder: Path) -> Iterator[Reader]:
-    """Open a page, in a folder of the reader's own."""
+    """Open a page in a new folder of the reader."""
     folder.mkdir(exist_ok=True)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     reader = Reader(page, folder, environment(PATH=path, ASSENT_LOCAL_DIR=str(folder / "local")))
@@ -119,22 +119,22 @@ def opened(page: Path, folder: Path) -> Iterator[Reader]:
 
 @contextlib.contextmanager
 def reading(page: Path, folder: Path) -> Iterator[Reader]:
-    """Read a page to its end: whatever on it was not tried by then is a failure."""
+    """Read a page to the end, and fail if a block was not tried."""
     with opened(page, folder) as reader:
         yield reader
     left = [f"{each.kind}: {each.name}" for each in reader.untried()]
-    assert not left, f"nobody tried {', '.join(left)}"
+    assert not left, f"not tried: {', '.join(left)}"
 
 
 def said(shell: "subprocess.Popen[str]") -> str:
-    """Return what a command printed that went well."""
+    """Return the output of a command that must succeed."""
     output = shell.communicate(timeout=300)[0]
     assert shell.returncode == 0, output
     return output
 
 
 class Browser:
-    """A person at a browser without scripts, who has been given a sign-in link."""
+    """A person with a browser without scripts, who received a sign-in link."""
 
     def __init__(self, url: str) -> None:
         self._client = httpx2.Client(base_url=url, headers={"accept": "text/html", "origin": url}, timeout=60)
@@ -150,7 +150,7 @@ class Browser:
         assert self._client.post(form.action, data=form.fields).status_code == 303
 
     def approves(self, title: str, **typed: Any) -> None:
-        """Wait until something of this title is in the inbox, and approve it."""
+        """Wait until a breakpoint with this title is in the inbox, and approve it."""
         while not (found := [link for link in self._inbox(title) if link.startswith("/breakpoints/bp_")]):
             pass
         form = self._page(found[0]).form("/confirm")
@@ -165,7 +165,7 @@ class Browser:
         return page.links() if title in page.text else []
 
     def _page(self, path: str) -> Page:
-        """Open a page; while the server is starting, reload it."""
+        """Open a page, and retry while the server is starting."""
         while True:
             with contextlib.suppress(httpx2.ConnectError):
                 answer = self._client.get(path)

@@ -1,4 +1,4 @@
-"""What readers do with each page, from its first block to its last."""
+"""The actions of a reader on each page, from the first block to the last."""
 
 import contextlib
 import re
@@ -28,7 +28,7 @@ KILL = "\x1c"
 
 @dataclass(frozen=True)
 class Desk:
-    """What a story can be told with."""
+    """The fixtures of a story."""
 
     reader: Reader
     fixture: pytest.FixtureRequest
@@ -40,13 +40,13 @@ class Desk:
 
     @contextlib.contextmanager
     def server(self) -> Iterator[Assent]:
-        """A server beside the reader, and a reviewer on the other side of it."""
+        """Start a server for the reader, and yield a reviewer."""
         with self.reader.beside_a_server(self.settings) as token, Assent(self.reader.words[URL], token) as reviewer:
             yield reviewer
 
     @contextlib.contextmanager
     def works(self) -> Iterator[tuple[Assent, Assent]]:
-        """A server that runs the processes in the reader's folder; a reviewer, and the agent who is the reader."""
+        """Start a server that runs the processes in the reader's folder; yield a reviewer and the reader's agent."""
         (self.reader.folder / "data").symlink_to(self.settings.data_dir)
         with self.server() as reviewer:
             url, token = self.reader.words[URL], self.reader.words["asta_…"]
@@ -82,7 +82,7 @@ def readme(desk: Desk) -> None:
 
 
 def _until_free(port: str) -> None:
-    """make may end a moment before the server that it started."""
+    """make may exit slightly before the server that it started."""
     with contextlib.suppress(OSError):
         while True:
             socket.create_connection(("127.0.0.1", int(port)), timeout=5).close()
@@ -95,7 +95,8 @@ def _the_rest_of_the_readme(desk: Desk, port: str) -> None:
     reader.words["postgresql://user:password@host/assent"] = database.database_url
     with reader.sit("postgresql", ASSENT_PORT=port) as seat:
         seat.until("Agent token")
-    # These tests are what `make test` runs; whether it does is seen where CI says so, and by asking make.
+    # This test is itself part of `make test`, so the command is checked in the CI configuration and with a dry run of
+    # make.
     reader.words["make test"] = "make -n -o .venv/dev.stamp test"
     assert "pytest" in reader.run("tests")
     assert "\nmake test ARGS=" in (ROOT / ".ci" / "run").read_text()
@@ -241,7 +242,7 @@ def runs(desk: Desk) -> None:
 
 
 def next_asked(reviewer: Assent, title: str) -> Breakpoint:
-    """Return what waits under this title, as soon as it does."""
+    """Return the breakpoint with this title as soon as it is waiting."""
     while not (found := [each for each in reviewer.list(status="waiting").items if each.title == title]):
         pass
     return reviewer.get(found[0].id)
@@ -254,7 +255,7 @@ def ended(agent: Assent, run_id: str) -> Run:
 
 
 def _clone(folder: Path) -> None:
-    """As much of the repository as `make serve` looks at, set up already: no test loads packages from elsewhere."""
+    """Link the parts of the repository that `make serve` uses, already set up: tests do not download packages."""
     build = ("package.json", "package-lock.json", ".npmrc", "hatch_build.py")
     for name in ("Makefile", "pyproject.toml", "requirements", *build):
         (folder / name).symlink_to(ROOT / name)
@@ -262,13 +263,13 @@ def _clone(folder: Path) -> None:
 
 
 def _installed(reader: Reader) -> None:
-    """Install for real, with the packages that are here already."""
+    """Install the package with pip, using the dependencies that are already installed."""
     build = ("package.json", "package-lock.json", ".npmrc", "hatch_build.py")
     for name in ("pyproject.toml", "README.md", "LICENSE", *build):
         shutil.copy(ROOT / name, reader.folder)
     shutil.copytree(ROOT / "src", reader.folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
     (here,) = {path for path in sys.path if path.endswith("site-packages")}
-    # pip turns this one around: false means without isolation.
+    # pip inverts this setting: false disables isolation.
     reader.env |= {"PYTHONPATH": here, "PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "false"}
     reader.run("install")
 
@@ -287,7 +288,7 @@ def _signed_in(reader: Reader, browser: Browser, seat: Seat) -> None:
 
 
 def _until(run: "subprocess.Popen[str]", text: str) -> str:
-    """Read what a command says, line by line, until it has said this."""
+    """Read the output of a command line by line until it contains this text."""
     assert run.stdout is not None
     shown = ""
     while text not in shown:

@@ -1,4 +1,4 @@
-"""The reference of administrative events lists every type, in the order of the code."""
+"""The reference lists every type of administrative event, in the order of the code."""
 
 from assent.domain.admin_log import ACTS
 from tests.docs.pages import read

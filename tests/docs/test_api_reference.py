@@ -1,4 +1,4 @@
-"""The API reference is generated from the OpenAPI document, and complete."""
+"""The API reference is generated from the OpenAPI document and complete."""
 
 import re
 from typing import Any
@@ -90,7 +90,7 @@ async def test_required_fields_and_parameters_are_marked(openapi: dict[str, Any]
 
 
 def _words(route: str) -> set[str]:
-    # A field inside another is written `context.files` in the reference.
+    # A nested field is written as `context.files` in the reference.
     return {part for word in code_words(SECTIONS[route]) for part in (word, *word.split("."))}
 
 
@@ -101,7 +101,7 @@ def _inputs(operation: dict[str, Any], openapi: dict[str, Any]) -> set[str]:
 
 
 def _fields(schema: dict[str, Any], openapi: dict[str, Any]) -> set[str]:
-    """Return the names of the fields of a schema, and of those inside it."""
+    """Return the names of the fields of a schema, including nested ones."""
     if "$ref" in schema:
         return _fields(openapi["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]], openapi)
     nested = [*schema.get("anyOf", []), *([schema["items"]] if "items" in schema else [])]

@@ -1,4 +1,4 @@
-"""The diagrams of the architecture page are those of the code."""
+"""The diagrams on the architecture page match the code."""
 
 from tests.docs.pages import read
 from tools.diagrams import DIAGRAMS, drawn

@@ -1,4 +1,4 @@
-"""The receiver in the how-to checks real callbacks, and the how-to tells the waits that the code has."""
+"""The receiver in the how-to verifies real callbacks, and the documented retry delays match the code."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def test_the_receiver_takes_what_is_signed_and_refuses_the_rest(sqlite_settings:
         [sys.executable, str(receiver)], env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
     try:
-        # Nothing is sent before it listens: a first failure would cost five seconds.
+        # Callbacks are sent only once it is listening: a failed first attempt would cost five seconds.
         assert _unsigned(url) == 401
         with server(sqlite_settings, outbound_allow="127.0.0.0/8") as process:
             with Assent(process.url, agent_token) as agent:

@@ -1,4 +1,4 @@
-"""What the pages about channels and routes show can be used as it stands."""
+"""The examples on the pages about channels and routes work unchanged."""
 
 import base64
 import re

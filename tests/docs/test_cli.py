@@ -1,4 +1,4 @@
-"""The reference of the command line is generated from the commands."""
+"""The command-line reference is generated from the commands."""
 
 import re
 

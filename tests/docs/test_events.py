@@ -1,4 +1,4 @@
-"""The reference of events holds for the events of real breakpoints."""
+"""The event reference is true for the events of real breakpoints."""
 
 from functools import partial
 from typing import Any
@@ -36,7 +36,7 @@ async def test_every_event_carries_the_metadata_the_reference_promises(
 
 
 async def _live_every_event_of_rules(node: Node) -> dict[str, set[str]]:
-    """Change a rule in every way; those that stay match what is raised after it."""
+    """Change a rule in every way; the remaining rules match breakpoints created later."""
     writer = await node.person("rita", "rule-admin")
     for more in ({"action": "auto-approve", "mode": "shadow"}, {"action": "never-auto-approve", "why": "Careful."}):
         made = await node.call("POST", "/api/rules", writer, json={"pattern": "*", **more})
@@ -50,7 +50,7 @@ async def _live_every_event_of_rules(node: Node) -> dict[str, set[str]]:
 
 
 async def _live_every_mark(node: Node, clock: ManualClock) -> dict[str, Any]:
-    """Claim, give up, assign twice, and let an answer be dropped."""
+    """Claim, unclaim, assign twice, and let an answer be dropped."""
     triage, database = node.assent.triage, node.assent.database
     ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "reviewer")
     marked = await node.create()
@@ -72,7 +72,7 @@ async def _live_every_mark(node: Node, clock: ManualClock) -> dict[str, Any]:
 
 
 async def _live_every_step(node: Node, clock: ManualClock) -> dict[str, Any]:
-    """Let a deputy be asked, and then everybody be reminded and others be told."""
+    """Delegate to a deputy, and then send reminders and escalate."""
     cal, dan = await person(node, "cal", "reviewer"), await person(node, "dan", "reviewer")
     await channel(node, "hook", "webhook")
     await route(node, "hook", pattern="told.*", remind=["1m"], escalate=[{"after": "2m", "to": [f"person:{dan.name}"]}])

@@ -1,4 +1,4 @@
-"""The page about faults lists every long search there is."""
+"""The page about faults lists every soak."""
 
 from tests.docs.pages import code_words, read, rows, sections
 from tests.soak.searches import SOAKS

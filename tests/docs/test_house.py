@@ -1,4 +1,4 @@
-"""The papers of the house: README, CONTRIBUTING, CHANGELOG, LICENSE, decisions."""
+"""Project files: README, CONTRIBUTING, CHANGELOG, LICENSE, decisions."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The table of integrations shows what their tests check."""
+"""The table of integrations matches the features that their tests check."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whoever follows a link arrives."""
+"""Every link on our pages resolves."""
 
 from pathlib import Path
 

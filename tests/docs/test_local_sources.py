@@ -1,4 +1,4 @@
-"""What the pages about files, git and schedules show can be used, and their tables are whole."""
+"""The examples on the pages about files, git and schedules work, and their tables are complete."""
 
 from pathlib import Path
 

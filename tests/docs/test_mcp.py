@@ -1,4 +1,4 @@
-"""What the page on MCP shows works, and its table has every tool."""
+"""The examples on the MCP page work, and its table lists every tool."""
 
 import json
 import os
@@ -26,7 +26,7 @@ PAGE = DOCS / "how-to" / "mcp.md"
 
 
 def shown(name: str, token: str) -> Mapping[str, Any]:
-    """The server in an example, as a client reads it."""
+    """Return the server of an example as a client reads it."""
     text = example(PAGE, name).replace("${ASSENT_TOKEN}", token)
     found: Mapping[str, Any] = json.loads(text)["mcpServers"]["assent"]
     return found

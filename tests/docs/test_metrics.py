@@ -1,4 +1,4 @@
-"""Every metric is documented with its type and labels, and none that does not exist."""
+"""Exactly the existing metrics are documented, with their types and labels."""
 
 import re
 
@@ -15,7 +15,7 @@ ROWS = {row[0].strip("`"): row for row in rows(PAGE)}
 
 
 def busy() -> Metrics:
-    """Metrics of which each has been used once, so that all labels show."""
+    """Return metrics that were each used once, so that all labels exist."""
     metrics = Metrics()
     metrics.answered("GET", "/", 200, 0.1)
     metrics.committed([Hint("default", "bp_1", Status.RELEASED, 2, 2, Ended("approved", "person", 1, 1))])
@@ -47,7 +47,7 @@ def test_every_metric_is_documented_and_every_documented_one_exists() -> None:
 def test_a_metric_is_documented_with_its_type_and_labels() -> None:
     for name, family in FAMILIES.items():
         _, kind, labels, meaning = ROWS[name]
-        # Prometheus itself reads an info as a gauge.
+        # Prometheus itself treats an info metric as a gauge.
         assert kind == ("gauge" if family.type == "info" else family.type), name
         assert sorted(code_words(labels)) == labels_of(family), name
         assert meaning, name

@@ -1,4 +1,4 @@
-"""The page about OpenID Connect: its settings are ones that we read."""
+"""The settings on the page about OpenID Connect exist."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The page about performance says what was measured, and nothing else."""
+"""The page about performance is generated from measurements."""
 
 import xml.etree.ElementTree as ET
 from dataclasses import replace

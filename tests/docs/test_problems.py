@@ -1,4 +1,4 @@
-"""Every error code has a page, every page a code, and the pages say what the server says."""
+"""Every error code has a page, every page has a code, and the pages match the server."""
 
 import json
 
@@ -18,7 +18,7 @@ def _all_errors(of: type[AssentError]) -> set[type[AssentError]]:
 
 
 def test_every_error_code_has_a_page_and_every_page_a_code() -> None:
-    # Commands have errors of their own, which no server sends.
+    # Commands have their own errors, which no server sends.
     assert {error.code for error in _all_errors(AssentError) if error.__module__ == AssentError.__module__} == PAGES
 
 

@@ -1,4 +1,4 @@
-"""What a reader copies from the pages works: each is read to its end, and nothing on it is left untried."""
+"""The snippets on the pages work: each page is followed to the end, and no block is left out."""
 
 import re
 from pathlib import Path
@@ -43,7 +43,7 @@ ELSEWHERE = {
         "webhooks.md",
     )
 } | {DOCS / "reference" / name for name in ("sdk.md", "sources.md")}
-"""Tried by tests of their own."""
+"""Pages that are covered by other tests."""
 UNTRIED = {
     DOCS / "explanation" / "mutation.md",
     DOCS / "explanation" / "outbound.md",
@@ -53,7 +53,7 @@ UNTRIED = {
         for name in ("backup.md", "behind-a-proxy.md", "observe.md", "run-on-postgresql.md", "secrets.md", "workers.md")
     ),
 }
-"""What stands on these was written before there was a reader; this may only become shorter."""
+"""Pages written before they could be tested; this list may only become shorter."""
 OUTPUT = frozenset({"json", "text"})
 TRIED = frozenset({"makefile", "python", "sh", "yaml"})
 
@@ -74,7 +74,7 @@ def test_every_block_that_can_be_tried_is_marked(page: Path) -> None:
 
     assert [each.code for each in found if each.kind is None] == []
     marks = [(each.kind, each.name) for each in blocks(page) if each.kind]
-    assert len(marks) == len(set(marks)), "a name twice"
+    assert len(marks) == len(set(marks)), "block names must be unique"
 
 
 def test_every_page_with_something_to_try_has_somebody_who_tries_it() -> None:

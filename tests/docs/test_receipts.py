@@ -1,4 +1,4 @@
-"""The how-to about receipts, from the first to the last snippet, against a real server."""
+"""The how-to about receipts, from the first to the last snippet, with a real server."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The table of roles is the one the code uses."""
+"""The table of roles matches the code."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The pages about the SDK name everything that is there, and what they show works."""
+"""The pages about the SDK are complete, and their examples work."""
 
 import asyncio
 import contextlib

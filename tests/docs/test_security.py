@@ -1,4 +1,4 @@
-"""The pages on security: every verdict has its test, every count is the true one, every number is the code's."""
+"""The security pages: every verdict names a test, and every count and number matches the code."""
 
 import ast
 import re
@@ -24,7 +24,7 @@ from tests.docs.pages import ROOT, code_words, read, rows, sections
 
 VERDICTS = ("met", "not applicable", "gap")
 LISTS = {"security/asvs.md": 253, "security/aisvs-c9.md": 34}
-"""How many requirements there are: of ASVS 5.0.0 in levels 1 and 2, of AISVS 1.0 in chapter C9."""
+"""Number of requirements: ASVS 5.0.0 in levels 1 and 2, and AISVS 1.0 in chapter C9."""
 ID = re.compile(r"\d{1,2}\.\d{1,2}\.\d{1,2}")
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 CONTROLS = "security/controls.md"
@@ -68,7 +68,7 @@ def requirements(page: str) -> list[list[str]]:
 
 @cache
 def defined_in(path: str) -> frozenset[str]:
-    """The functions of a file, found without running any of it."""
+    """Return the names of the functions in a file, without importing it."""
     file = ROOT / path
     if not file.is_file():
         return frozenset()
@@ -77,7 +77,7 @@ def defined_in(path: str) -> frozenset[str]:
 
 
 def section(title: str) -> str:
-    """A section of the controls on one line, as it is read."""
+    """Return a section of the controls on one line."""
     return " ".join(sections(read(CONTROLS), 2)[title].split())
 
 
@@ -98,7 +98,7 @@ def test_every_requirement_has_one_of_three_verdicts_and_its_ground(page: str) -
         assert about, requirement
         assert ground, requirement
         if verdict == "met":
-            assert TEST.search(ground), f"{requirement} names no test"
+            assert TEST.search(ground), f"{requirement} does not name a test"
         else:
             assert ground.endswith("."), f"{requirement} needs a sentence"
 
@@ -107,7 +107,7 @@ def test_every_requirement_has_one_of_three_verdicts_and_its_ground(page: str) -
 def test_every_test_that_is_named_exists(page: str) -> None:
     named = TEST.findall(read(page))
 
-    assert len(named) == read(page).count("`tests/"), "one is not written as path::name"
+    assert len(named) == read(page).count("`tests/"), "a test is not written as path::name"
     assert [f"{path}::{name}" for path, name in named if name not in defined_in(path)] == []
 
 

@@ -1,4 +1,4 @@
-"""Every setting is documented, with its default."""
+"""Every setting is documented with its default."""
 
 from pathlib import Path
 

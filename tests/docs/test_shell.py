@@ -1,4 +1,4 @@
-"""What the how-tos for the shell show works: with a real make, a real git, a real sh and a real terminal."""
+"""The examples in the how-tos for the shell work, with a real make, git, sh and terminal."""
 
 import re
 import subprocess
@@ -30,14 +30,14 @@ def example(page: Path, name: str) -> str:
 
 @dataclass
 class Place:
-    """A folder with a program to run, a server, and a reviewer who answers once."""
+    """A folder with a program, a server, and a reviewer who answers once."""
 
     folder: Path
     env: dict[str, str]
     reviewer: Assent
 
     def run(self, *command: str, approved: bool, env: dict[str, str] | None = None) -> tuple[int, str, Breakpoint]:
-        """Start a command without a terminal, answer what it asks, and return how it ended."""
+        """Start a command without a terminal, answer its question, and return its result."""
         started = subprocess.Popen(
             command,
             cwd=self.folder,
@@ -124,7 +124,7 @@ def test_the_line_of_cron_runs_only_when_it_was_approved(place: Place, approved:
     command = (
         line.split(maxsplit=5)[5].replace("/srv/app", str(place.folder)).replace("/opt/assent/bin/assent", "assent")
     )
-    # As bare an environment as cron's.
+    # An environment as minimal as that of cron.
     env = {name: place.env[name] for name in ("ASSENT_URL", "ASSENT_TOKEN", "PATH")} | {"HOME": str(place.folder)}
     code, said, shown = place.run("/bin/sh", "-c", command, approved=approved, env=env)
     assert (code, place.ran) == ((0, True) if approved else (10, False)), said

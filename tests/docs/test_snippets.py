@@ -1,4 +1,4 @@
-"""Pages whose steps need a world no test has: their programs compile, their files read, their commands exist."""
+"""Pages that tests cannot follow completely: programs compile, files are valid, and commands exist."""
 
 import shlex
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ PAGES = (
 
 
 def commands(page: str) -> Iterator[list[str]]:
-    """Every line of shell that calls us, as words."""
+    """Yield the words of every shell line that calls assent."""
     for code in fences(read(f"how-to/{page}.md"), "sh"):
         for line in code.replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True)
@@ -27,7 +27,7 @@ def commands(page: str) -> Iterator[list[str]]:
 
 
 def called(words: list[str]) -> tuple[Any, list[str]]:
-    """Return the command that these words call, and what is left of them."""
+    """Return the command that these words call, and its arguments."""
     command: Any = loaded(words[0])
     words = words[1:]
     while words and hasattr(command, "get_command") and (found := command.get_command(None, words[0])) is not None:

@@ -1,4 +1,4 @@
-"""The reference of sources tells of every kind that calls, every setting of theirs and every name of the view."""
+"""The reference of sources lists every kind of webhook source, every setting and every attribute of the view."""
 
 import re
 

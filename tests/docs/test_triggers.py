@@ -1,4 +1,4 @@
-"""What the page about triggers shows can be used as it stands, and its tables are whole."""
+"""The examples on the page about triggers work unchanged, and its tables are complete."""
 
 import os
 import re
@@ -23,7 +23,7 @@ FILE = sections(PAGE, 2)["The file"]
 
 
 def table(first: str) -> dict[str, str]:
-    """Return a table by the heading of its first column."""
+    """Return a table, identified by the heading of its first column."""
     lines = FILE.partition(f"| {first} |")[2].splitlines()[1:]
     text = "\n".join(lines[: lines.index("")])
     return {row[0].strip("`"): row[1] for row in rows(f"|x|\n{text}\n")}

@@ -1,4 +1,4 @@
-"""The program in the how-to answers real questions, and the how-to names the settings that the channel has."""
+"""The program in the how-to answers real questions, and the how-to lists the settings of the channel."""
 
 import asyncio
 import os
@@ -60,7 +60,7 @@ def test_the_program_approves_what_is_routine_and_leaves_the_rest(sqlite_setting
 
 
 def unsigned(url: str) -> int:
-    """Send something that is not signed, as soon as somebody listens."""
+    """Send an unsigned request as soon as the program is listening."""
     while True:
         try:
             return httpx2.post(url, content=b"{}", timeout=30).status_code

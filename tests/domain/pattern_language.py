@@ -1,4 +1,4 @@
-"""Patterns at random, as trees and as text, and a second, slow reading of what they mean."""
+"""Random patterns as trees and as text, and a slow reference implementation of their meaning."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ texts_order = ["=", "!=", "<", "<=", ">", ">="]
 
 
 def glob_reference(pattern: str, text: str) -> bool:
-    """Match the plain way: a table over every prefix of both."""
+    """Match with a table over the prefixes of both texts."""
     reachable = {0}
     for symbol in pattern:
         if symbol == "*":
@@ -36,7 +36,7 @@ def glob_reference(pattern: str, text: str) -> bool:
 
 @st.composite
 def predicates(draw: st.DrawFn, *, exists: bool = True, only: tuple[str, ...] | None = None) -> Node:
-    """A predicate that may be written: (path, operator, values)."""
+    """Draw a valid predicate: (path, operator, values)."""
     name = draw(
         st.sampled_from(only or ("tags", "expert", "agentId", "title", "risk", "attempt", "strategy", "payload"))
     )
@@ -87,7 +87,7 @@ def trees(leaves: st.SearchStrategy[Node], *, size: int = 6) -> st.SearchStrateg
 
 
 def written(node: Node, style: "Style") -> str:
-    """Write a tree with parentheses only where needed, or with more of them; in any case of its words."""
+    """Write a tree with only the necessary parentheses, or with more, and with keywords in either case."""
     kind = node[0]
     if kind == "is":
         return _predicate_text(node, style)
@@ -159,7 +159,7 @@ def subjects(draw: st.DrawFn) -> Subject:
 
 
 def meaning(node: Node, subject: Subject) -> Fraction:
-    """Zero is no, one is yes, a half is unknown: NOT, AND and OR are then subtraction, minimum and maximum."""
+    """Return 0 for no, 1 for yes and 1/2 for unknown: NOT, AND and OR are then subtraction, minimum and maximum."""
     if node[0] == "not":
         return 1 - meaning(node[1], subject)
     if node[0] in {"and", "or"}:
@@ -205,7 +205,7 @@ def _compared(operator: str, actual: Any, value: Any, path: str) -> Fraction:
     if operator in {"<", "<=", ">", ">="} and path in RANKS:
         actual, value = RANKS[path].index(actual), RANKS[path].index(value)
     if isinstance(actual, int | float):
-        # Exact for whatever JSON can say.
+        # Exact for every number in JSON.
         actual, value = Fraction(actual), Fraction(value)
     answers: dict[str, Callable[[], bool]] = {
         "=": lambda: actual == value,

@@ -1,4 +1,4 @@
-"""The table of permissions, written out a second time from the specification."""
+"""The permission table, written a second time from the specification."""
 
 import pytest
 from hypothesis import given
@@ -28,7 +28,7 @@ def principal(kind: Kind, *roles: Role, gates: tuple[str, ...] = ("*",), agents:
 
 @pytest.mark.parametrize("role", Role)
 def test_a_role_may_do_exactly_what_the_table_says(role: Role) -> None:
-    # A later issue may add what it needs (rules, runs …); what is listed here must not change silently.
+    # Later issues may add permissions (rules, runs…), but those listed here must not change silently.
     assert (
         permissions(principal(Kind.PERSON, role)) & set(map(Permission, sorted(set().union(*EXPECTED.values()))))
         == (EXPECTED[role])

@@ -1,4 +1,4 @@
-"""Who may write rules and read the books, and what a token is told when it may not."""
+"""Permissions for rules and the audit log, and the errors for tokens that lack permissions."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The pure part of an audit: what rows add up to, and what purging leaves of an event."""
+"""Audits of a single breakpoint: comparing rows with events, and what purging keeps of an event."""
 
 from dataclasses import replace
 from typing import Any
@@ -33,7 +33,7 @@ metadatas = st.dictionaries(texts, texts | st.integers(-(2**53) + 1, 2**53 - 1) 
 
 
 def approved() -> Stored:
-    """A breakpoint that ann approved, as nobody touched it."""
+    """Return an unmodified breakpoint that ann approved."""
     payload = {"question": "Go?"}
     content = {
         "project": "default", "agentId": "bot", "runId": None, "title": None, "gate": "go", "tags": ["x"],

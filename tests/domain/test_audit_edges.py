@@ -1,4 +1,4 @@
-"""Audits of every kind of end, and of every single thing that somebody may have changed: found, and for what it is."""
+"""Audits of breakpoints with every kind of ending, and after every kind of change to their data."""
 
 import hashlib
 import re
@@ -52,7 +52,7 @@ AUTO = {"recommended": False, "reason": "None.", "consecutiveApprovals": 0}
 
 
 def raised(**changes: Any) -> tuple[Breakpoint, list[Event]]:
-    """A breakpoint for two experts, as it is created."""
+    """Return a new breakpoint for two experts."""
     content = {
         "project": "shop", "agentId": "bot", "runId": "r", "title": "Ship", "gate": "ship", "tags": ["x"],
         "payload": PAYLOAD,
@@ -80,7 +80,7 @@ def row(made: Breakpoint, events: Sequence[Event], **more: Any) -> Stored:
 
 
 def agreed() -> Stored:
-    """Bob changed his mind, ann was moved to make room for him, somebody else commented; then ann agreed."""
+    """Return a breakpoint where bob changed his answer, ann moved to another seat, eve commented, and ann approved."""
     made, events = raised()
     bob = {"approved": False, "via": "web", "digest": made.digest, "shownDigest": made.digest, "expert": "ann"}
     made, first = record(made, "responded", actor=BOB, at=NOW + 1, metadata=bob | {"comment": "Hm."})
@@ -113,7 +113,7 @@ def agreed() -> Stored:
 
 
 def overridden() -> Stored:
-    """An administrator, who was not asked, decided."""
+    """Return a breakpoint that an admin, who is not an expert, decided."""
     made, events = raised()
     said = {"approved": False, "via": "api", "digest": made.digest, "override": True}
     made, responded = record(made, "responded", actor=ANN, at=NOW + 1, metadata=said)
@@ -145,7 +145,7 @@ LIVES: dict[str, Callable[[], Stored]] = {
 
 
 def purged(stored: Stored) -> Stored:
-    """What retention leaves."""
+    """Return the breakpoint as retention leaves it."""
     current = stored.breakpoint
     said = [replace(each, metadata=stub(each.metadata)) if each.type in {"commented", "responded"} else each
             for each in stored.events]  # fmt: skip
@@ -220,7 +220,7 @@ def without(seq: int) -> Change:
 
 
 def another(kind: str, *, actor: Actor = ANN, **metadata: Any) -> Change:
-    """One event more, chained as it should be."""
+    """Add an event with a valid hash."""
 
     def change(stored: Stored) -> Stored:
         made, event = record(stored.breakpoint, kind, actor=actor, at=NOW + 8, metadata=metadata)
@@ -230,7 +230,7 @@ def another(kind: str, *, actor: Actor = ANN, **metadata: Any) -> Change:
 
 
 def rechained(seq: int, **metadata: Any) -> Change:
-    """Say something else in an event, and make every hash after it fit."""
+    """Change the metadata of an event and recompute all hashes from there."""
 
     def change(stored: Stored) -> Stored:
         made = stored.breakpoint.but(version=0, head="0" * 64)
@@ -246,14 +246,14 @@ def rechained(seq: int, **metadata: Any) -> Change:
 
 
 def found(stored: Stored) -> list[str]:
-    """Return the part of each finding, its event, and the name of what the events contradict."""
+    """Return for each finding its part, its event and the field that contradicts the events."""
     named = [(each, re.match(r"its (\w+) is .*, but its events say", each.what)) for each in findings(stored)]
     places = [(each.part.value, str(each.seq or ""), name.group(1) if name else "") for each, name in named]
     return sorted(" ".join(filter(None, place)) for place in places)
 
 
 def _last(stored: Stored, **metadata: Any) -> Stored:
-    """Let the purge say something else, with a hash that fits."""
+    """Change the metadata of the purge event and recompute its hash."""
     last = stored.events[-1]
     before = stored.breakpoint.but(version=last.seq - 1, head=last.previous)
     made, event = record(before, "purged", actor=last.actor, at=last.at, metadata={**last.metadata, **metadata})
@@ -478,7 +478,7 @@ def test_of_two_answers_at_one_moment_either_may_stand_first_in_the_result() -> 
 
 
 def test_what_is_kept_after_a_purge_is_vouched_for_in_this_form() -> None:
-    """Another form would call every breakpoint that was purged a forgery."""
+    """With any other form, every purged breakpoint would be reported as forged."""
     answer = Answer(Response("ann", approved=True, at=2, via="api", seat="ops", digest="d"), "per_1", "ann", 1)
     comment, file = Comment("fb_1", "person:ann", "Hm.", 3), FileNamed(0, "a", "text", None, "s", 7)
     digest = kept_digest("shop", None, ("x",), [answer], [comment], [file])

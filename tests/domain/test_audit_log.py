@@ -1,4 +1,4 @@
-"""An audit of the log: whatever is not as it was logged and signed is said, of whom it is, and said once."""
+"""Audits of the log: each difference from what was logged and signed is reported once, with its subject."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ KEYS = {key(seed): public_key(seed) for seed in (SEED, LATER_SEED)}
 
 @dataclass(frozen=True)
 class Row:
-    """A checkpoint as a database has it."""
+    """A checkpoint as stored in the database."""
 
     number: int
     size: int
@@ -38,7 +38,7 @@ class Row:
 
 
 def signed(number: int, events: Sequence[str], *, at: int | None = None, seed: bytes = SEED) -> Row:
-    """Return the checkpoint that was signed when the log consisted of these events."""
+    """Return a signed checkpoint of a log with these events."""
     tree = merkle.Growing()
     for each in events:
         tree.add(merkle.leaf(each.encode()))
@@ -48,7 +48,7 @@ def signed(number: int, events: Sequence[str], *, at: int | None = None, seed: b
 
 
 def entries(log: LogCheck, first: int, end: int, **happened: str | None) -> list[Finding]:
-    """Go through a part of the log, of which each event is the first of a breakpoint; some happened otherwise."""
+    """Check a range of the log, in which each entry is the first event of a breakpoint and some events differ."""
     found: list[Finding] = []
     for n in range(first, end):
         found += log.entry(n, f"bp_{n}", 1, EVENTS[n], happened.get(f"bp_{n}", EVENTS[n]))
@@ -56,7 +56,7 @@ def entries(log: LogCheck, first: int, end: int, **happened: str | None) -> list
 
 
 def after(count: int, keys: Mapping[str, bytes] = KEYS) -> LogCheck:
-    """Return a check that has gone through so many entries, all of them good."""
+    """Return a check that has processed this many valid entries."""
     log = LogCheck(keys)
     assert entries(log, 0, count) == []
     return log
@@ -78,7 +78,7 @@ def test_a_log_may_be_signed_before_anything_happened_and_at_any_moment() -> Non
     log = LogCheck(KEYS)
     assert list(log.checkpoint(signed(1, [], at=0))) == []
     assert entries(log, 0, 1) == []
-    assert list(log.checkpoint(signed(2, EVENTS[:1], at=0))) == [], "two in one moment are in order"
+    assert list(log.checkpoint(signed(2, EVENTS[:1], at=0))) == [], "equal times are in order"
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_finding_is_about_a_breakpoint_or_a_rule_or_the_whole_log(subject: str
 def test_an_event_that_is_another_or_gone_is_named_and_the_log_still_holds(happened: str | None, what: str) -> None:
     log = LogCheck(KEYS)
     assert entries(log, 0, 3, bp_1=happened) == [Finding(Part.LOG, "bp_1", 1, what)]
-    assert list(log.checkpoint(signed(1, EVENTS[:3]))) == [], "what was signed is what was logged"
+    assert list(log.checkpoint(signed(1, EVENTS[:3]))) == [], "the checkpoint matches the log"
 
 
 def test_an_event_of_a_rule_is_named_as_one() -> None:
@@ -154,7 +154,7 @@ def test_a_checkpoint_that_we_did_not_sign_is_said_not_to_be_ours_and_vouches_fo
     (found,) = log.checkpoint(replace(signed(1, EVENTS[:2], at=NOW + 99), note=note))
     assert found.what.startswith(f"checkpoint 1 is not valid: {why}")
     assert found == about(None, None, found.what)
-    assert list(log.checkpoint(signed(2, EVENTS[:3]))) == [], "it is neither missing, nor a time to be compared with"
+    assert list(log.checkpoint(signed(2, EVENTS[:3]))) == [], "it is not missing, and its time is ignored"
 
 
 @pytest.mark.parametrize(

@@ -142,11 +142,11 @@ def test_a_deputy_without_an_event_and_one_who_is_missing_are_reported() -> None
 
 
 AT = CREATED_AT + 1_000 * SECOND
-"""When the delegation of these tests happened."""
+"""When the delegation in these tests happened."""
 
 
 def wishes(name: str, at: int, deputy: str | None, **away: Any) -> AdminEvent:
-    """Return a recorded version of somebody's preferences."""
+    """Return a recorded version of a person's preferences."""
     content: dict[str, Any] = {"channels": [], "quiet": None, "away": deputy and {"deputy": deputy} | away}
     metadata = {"subject": f"notification-preferences:{name}", "after": {"content": content}}
     return AdminEvent("adm_*", 1, "shop", "preferences-changed", SYSTEM, at, metadata, "")
@@ -169,7 +169,7 @@ def test_a_delegation_follows_from_recorded_preferences() -> None:
 def test_a_chain_of_deputies_follows_from_recorded_preferences() -> None:
     chain = wishes("ann", 1, "cid"), wishes("cid", 1, "dan"), wishes("dan", 1, "bob")
     assert delegated(*chain) == []
-    assert len(delegated(*chain, wishes("bob", 1, "eve"), to="eve")) == 1, "longer than any chain that is followed"
+    assert len(delegated(*chain, wishes("bob", 1, "eve"), to="eve")) == 1, "longer than the maximum chain of deputies"
 
 
 @pytest.mark.parametrize(

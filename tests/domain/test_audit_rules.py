@@ -1,4 +1,4 @@
-"""The pure part of an audit of rules: what their rows add up to, and which approvals follow from them."""
+"""Audits of rules: comparing their rows with their events, and checking which approvals they justify."""
 
 from dataclasses import replace
 from typing import Any
@@ -30,7 +30,7 @@ RULE = Rule(id="rule-1", pattern="go", action="auto-approve", project="default",
 
 
 def history(*changes: dict[str, Any], at: int = NOW - 10 * APART, gone: int | None = None) -> StoredRule:
-    """A rule that was written long ago, changed in these ways, each an hour after the one before, and removed."""
+    """Return a rule that was created long ago, changed in these ways an hour apart, and possibly removed."""
     rule, event = created(RULE, actor=RITA, at=at)
     events = [event]
     for change in changes:
@@ -44,7 +44,7 @@ def history(*changes: dict[str, Any], at: int = NOW - 10 * APART, gone: int | No
 
 
 def approved(name: str = "rule-1", version: int | None = 1, auto: Any = None, **made: Any) -> Stored:
-    """A breakpoint that a rule approved, as nobody touched it."""
+    """Return an unmodified breakpoint that a rule approved."""
     payload = {"question": "Go?"} | made.pop("payload", {})
     said: dict[str, Any] = {"recommended": True, "reason": "Yes.", "matchedRule": name, "consecutiveApprovals": 0}
     said |= auto or {}
@@ -180,7 +180,7 @@ def test_a_rule_ends_at_its_moment(left: int, *, right: bool) -> None:
 
 @pytest.mark.parametrize("off", [0, 1, APART, APART + 1])
 def test_a_change_may_be_dated_up_to_a_minute_before_it_is_seen(off: int) -> None:
-    """Another node may still go by the version before, or know the next while its clock is behind."""
+    """Another node may still use the previous version, or already know the next one while its clock is behind."""
     before = history({"enabled": False}, at=NOW - 60 * APART - off)
     early = history(at=NOW + off)
     assert (told(approved(), before) == []) is (off <= APART)

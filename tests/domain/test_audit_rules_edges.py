@@ -1,4 +1,4 @@
-"""What an audit of rules says, word for word where a person goes by it, and where exactly it begins to say it."""
+"""Audits of rules: exact messages and exact limits."""
 
 from dataclasses import replace
 from typing import Any
@@ -26,12 +26,12 @@ MINUTE = 60_000_000
 
 
 def rule_said(**said: Any) -> list[RuleEvent]:
-    """The events of a rule that was written yesterday and says this."""
+    """Return the events of a rule that was created yesterday with this content."""
     return [created(replace(RULE, **said), actor=RITA, at=NOW - 1440 * MINUTE)[1]]
 
 
 def purged(stored: Stored) -> Stored:
-    """The same breakpoint a day later, when what it said is gone."""
+    """Return the same breakpoint a day later, with its content purged."""
     current, at = stored.breakpoint, NOW + 1440 * MINUTE
     event = purge(current, at=at, kept=kept_digest("default", None, ("x",), (), (), ()))
     result = {"approved": True, "status": "released", "decision": "approved", "auto": True}
@@ -129,7 +129,7 @@ def test_what_was_not_purged_is_held_against_all_of_a_pattern() -> None:
     assert whats(approved(), events) == ["whose pattern does not match it"]
     assert whats(purged(approved()), events) == []
     unknown = rule_said(pattern="go(attempt = 1)")
-    assert whats(approved(), unknown) == ["whose pattern does not match it"], "unknown is no match"
+    assert whats(approved(), unknown) == ["whose pattern does not match it"], "unknown is not a match"
 
 
 def counted(asked: Any, reached: int = 1) -> Stored:
@@ -207,7 +207,7 @@ def test_without_a_rule_nothing_is_asked_about_one() -> None:
 
 
 def shadowed(*names: str) -> Stored:
-    """A breakpoint whose creation, and nothing after it, tells of rules in shadow."""
+    """Return a breakpoint whose creation event, and no later one, lists rules in shadow mode."""
     stored = approved()
     first, *later = stored.events
     entries = [{"rule": name, "recommended": True, "version": 2} for name in names]
@@ -235,7 +235,7 @@ def shadow(**changes: Any) -> Shadow:
 
 def test_a_shadow_that_recommended_nothing_is_as_good_as_one_that_did() -> None:
     assert shadow_findings(shadow()) == []
-    assert shadow_findings(shadow(told=[{"rule": "rule-1"}, *shadow().told])) == [], "one of many"
+    assert shadow_findings(shadow(told=[{"rule": "rule-1"}, *shadow().told])) == [], "one of several shadow results"
     assert len(shadow_findings(shadow(recommended=1))) == 1
 
 

@@ -1,4 +1,4 @@
-"""What is not read or was purged is unknown: it is never counted as a match, nor as its opposite."""
+"""Unread or purged content is unknown: it counts neither as a match nor as its opposite."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def past(name: str = "a.b", **more: Any) -> Past:
 
 
 def effects(judge: Trial, **more: Any) -> tuple[Effect, Effect, Effect]:
-    """Of one that is read, one whose content is not read, and one that was purged."""
+    """Return the effects for a breakpoint that is read, one whose content is not read, and one that was purged."""
     return (
         judge.effect(past(**more)),
         judge.effect(past(**more, unread=CONTENT)),
@@ -76,9 +76,11 @@ def test_a_content_that_may_ask_for_a_person_is_read_unless_it_is_stopped_anyway
 def test_a_never_rule_that_asks_about_the_content_has_it_read() -> None:
     judge = trial("a.*", "a.b(payload.cost exists)")
     assert effects(judge, payload={}) == (Effect.ACTS, Effect.UNREAD, Effect.PURGED)
-    assert judge.effect(past("a.c", unread=CONTENT)) is Effect.ACTS, "it does not fit the gate"
-    assert effects(trial("a.*", "a.b(payload.cost > 5)"), payload={})[2] is Effect.STOPPED, "it cannot be ruled out"
-    assert effects(trial("a.*", "a.b(("))[:2] == (Effect.STOPPED, Effect.STOPPED), "it cannot be read"
+    assert judge.effect(past("a.c", unread=CONTENT)) is Effect.ACTS, "it does not match the gate"
+    assert effects(trial("a.*", "a.b(payload.cost > 5)"), payload={})[2] is Effect.STOPPED, (
+        "a match cannot be ruled out"
+    )
+    assert effects(trial("a.*", "a.b(("))[:2] == (Effect.STOPPED, Effect.STOPPED), "the pattern is invalid"
 
 
 def test_the_attributes_a_pattern_asks_about_are_named_once() -> None:

@@ -1,4 +1,4 @@
-"""A trial of a rule at its edges: the words of its report, what it keeps to itself, and what stays unknown."""
+"""Edge cases of back-tests: names in the report, independent results, and unknown values."""
 
 from dataclasses import replace
 from typing import Any
@@ -78,7 +78,7 @@ def test_a_never_rule_has_only_what_it_asks_about_read() -> None:
     assert judge.effect(past(**facts, unread=CONTENT)) is Effect.ACTS
     assert judge.effect(past(agentId="ci", unread=frozenset({"tags"}))) is Effect.UNREAD
     other = trial("a.*", "a.*(tags contains 'x')", "a.*(payload.x = 1)")
-    assert other.effect(past(**facts, unread=CONTENT)) is Effect.UNREAD, "one of them is enough"
+    assert other.effect(past(**facts, unread=CONTENT)) is Effect.UNREAD, "one unread attribute is sufficient"
 
 
 def test_what_other_rules_ask_about_is_nothing_to_a_never_rule() -> None:
@@ -117,7 +117,7 @@ def test_what_is_unknown_may_become_unknown_bit_by_bit() -> None:
     assert match(asked, known) is True
     assert match(bit_by_bit, known) is None
     first = without(asked, frozenset({"title"}))
-    assert match(first, Subject("a", {"payload": {"x": 2}})) is False, "what is left can still rule it out"
+    assert match(first, Subject("a", {"payload": {"x": 2}})) is False, "the known part can still rule it out"
 
 
 def test_a_pattern_that_does_not_ask_is_left_alone() -> None:

@@ -1,4 +1,4 @@
-"""Strict JSON in, canonical JSON out, and digests that notice everything."""
+"""Strict JSON parsing, canonical JSON, and digests."""
 
 import json
 import math

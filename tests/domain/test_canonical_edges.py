@@ -1,4 +1,4 @@
-"""The forms that digests are taken over, to the byte, and the limits of what is read."""
+"""The exact forms that digests are computed over, and the limits of accepted JSON."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ def sha(text: str) -> str:
 
 
 def test_every_digest_is_over_its_own_form() -> None:
-    """Whoever checks the books with a program of their own computes exactly this; see the page on integrity."""
+    """External audit programs compute exactly this; see the page on integrity."""
     assert sha256(b"a") == sha("a")
     assert content_digest({"b": 1, "a": "é"}) == sha('assent-content/1\n{"a":"é","b":1}')
     assert terms_digest({"b": 1, "a": "é"}) == sha('assent-terms/1\n{"a":"é","b":1}')
@@ -77,7 +77,7 @@ def test_brackets_count_by_depth_and_not_by_number_and_not_in_texts() -> None:
 
 @pytest.mark.parametrize("shape", ["array", "object"])
 def test_a_deep_value_among_many_others_is_read_or_refused_by_its_own_depth(shape: str) -> None:
-    """One level is the list around all of them."""
+    """The surrounding list is one level."""
     many = [b"[]", b"{}"] * 100
     for at in (0, 100, 200):
         strict_loads(b"[" + b",".join([*many[:at], nested(63, shape), *many[at:]]) + b"]")

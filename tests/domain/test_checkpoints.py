@@ -1,4 +1,4 @@
-"""A checkpoint is a signed note: it is read one way only, and only by its key."""
+"""A checkpoint is a signed note: it has only one valid spelling, and only its key verifies it."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""Checkpoints at their edges: one spelling of each, and a refusal, never another error, for whatever else is read."""
+"""Edge cases of checkpoints: each has one spelling, and other input raises only BadCheckpoint."""
 
 import base64
 import re
@@ -17,7 +17,7 @@ ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 
 def respelt(text: str) -> list[str]:
-    """Return the other spellings of a base64 text that ends with one =: its last letter has two bits to spare."""
+    """Return the other spellings of a base64 text that ends with one =: its last letter has two unused bits."""
     n = ALPHABET.index(text[-2])
     others = [f"{text[:-2]}{ALPHABET[n + bits]}=" for bits in (1, 2, 3)]
     assert {base64.b64decode(each) for each in others} == {base64.b64decode(text)}

@@ -1,4 +1,4 @@
-"""What a look at settings finds, and that it finds nothing where nothing is wrong."""
+"""Checks of settings: each fault is found, and correct settings have no findings."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -59,7 +59,7 @@ def bad(findings: Sequence[Finding]) -> list[tuple[str, str]]:
 
 
 def resolved(document: Any, pointer: str) -> Any:
-    """Follow a JSON pointer, as RFC 6901 has it."""
+    """Resolve a JSON pointer according to RFC 6901."""
     for step in pointer.split("/")[1:]:
         key = step.replace("~1", "/").replace("~0", "~")
         document = document[int(key)] if isinstance(document, list) else document[key]
@@ -446,7 +446,9 @@ def test_variables_of_other_settings_that_reach_a_gate_are_found(gate: dict[str,
     assert "/env/EDITOR" not in [each.place.pointer for each in found]
     if gate is ISOLATED:
         assert [each.place.pointer for each in found] == ["/env/LD_PRELOAD", "/env/DYLD_INSERT_LIBRARIES"]
-    assert [each for each in looked(settings(gate, env=env)) if each.check == "env"] == [], "its own file may"
+    assert [each for each in looked(settings(gate, env=env)) if each.check == "env"] == [], (
+        "the gate's own file may set them"
+    )
 
 
 @pytest.mark.parametrize("matcher", ["bash", "Bsh", "^Bash_$", "edit|write"])
@@ -461,7 +463,7 @@ def test_a_matcher_that_sees_a_tool_is_none(matcher: str) -> None:
 
 _KEYS = st.sampled_from(
     """hooks PreToolUse matcher type command args url headers env permissions allow defaultMode timeout mcpServers
-    ASSENT_TOKEN projects /app sandbox""".split()  # noqa: SIM905  # a list of words, not of quotes
+    ASSENT_TOKEN projects /app sandbox""".split()  # noqa: SIM905  # a list of words is easier to read without quotes
 )
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
@@ -636,7 +638,7 @@ def dated(date: str, *, sent: float = 1_000_000_000.0, took: float = 0.5) -> See
 
 
 def test_the_clocks_are_compared_as_closely_as_an_answer_allows() -> None:
-    at = "Sun, 09 Sep 2001 01:46:40 GMT"  # a thousand million seconds
+    at = "Sun, 09 Sep 2001 01:46:40 GMT"  # 1,000,000,000 seconds
     assert skew(dated(at)) == 0
     assert skew(dated(at, sent=1_000_000_001.9)) == 0
     assert skew(dated(at, sent=1_000_000_010.0)) == -8

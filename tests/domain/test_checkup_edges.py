@@ -1,4 +1,4 @@
-"""The words that every look at settings uses: where something stands, what a text is taken for, and what is said."""
+"""Building blocks of all checks: places, values, and the wording of findings."""
 
 from typing import Any
 

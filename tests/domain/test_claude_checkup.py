@@ -1,4 +1,4 @@
-"""What is said of Claude Code's gates: at which place, in which words, and what is left unsaid."""
+"""Findings about Claude Code's gates: their places, their words, and when there are none."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ UNKNOWN: list[Any] = ["yolo", "", 7, True, [], {}, ["default"]]
 
 
 def one(check: str, *contents: Any, machine: Machine = HERE) -> Finding:
-    """The only finding of this kind, where there must be one."""
+    """Return the only finding of this check."""
     (found,) = (each for each in looked(*contents, machine=machine) if each.check == check)
     return found
 
@@ -69,7 +69,7 @@ def test_what_is_wrong_is_said_where_it_stands_with_what_to_do(
     assert bad(looked(content)) == [(check, found.severity.value)]
     assert found.place == Place("/0.json", f"{GATE}{below}")
     assert all(word in f"{found.what} {found.todo}" for word in words), found
-    assert "gate" not in [each.check for each in looked(content)], "what is wrong is not said to be fine"
+    assert "gate" not in [each.check for each in looked(content)], "a faulty gate is not reported as ok"
 
 
 @pytest.mark.parametrize("name", ["async", "asyncRewake", "once"])
@@ -168,7 +168,7 @@ def test_only_to_this_machine_a_token_may_go_in_the_clear(address: str, *, clear
     ids=str,
 )
 def test_a_hook_over_http_sends_its_token_as_a_bearer(headers: Any, *, sends: bool) -> None:
-    """Of several headers of one name, the last counts."""
+    """If a header occurs several times, the last one counts."""
     content = settings(gate(HTTP, headers=headers))
     assert bad(looked(content)) == ([] if sends else [("hook-token", "problem")])
     tokens = [each.token for each in claude_accesses([Document(path="f", content=content)], HERE)]

@@ -1,4 +1,4 @@
-"""Claude Code's JSON: read strictly, asked about faithfully, answered in its own words."""
+"""Claude Code's JSON: strict parsing, complete questions, and responses in its format."""
 
 from typing import Any
 

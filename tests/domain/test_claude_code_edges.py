@@ -1,4 +1,4 @@
-"""Claude Code's JSON to the letter: what is refused and where, what people are shown, and what the client is told."""
+"""Exact details of Claude Code's JSON: errors with their places, what people see, and what the client receives."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -32,7 +32,7 @@ from tests.domain.test_claude_code import BASH, DIALOG, REGION, SHOPS, approval,
 
 
 def refusal(read: Callable[[Any], object], sent: Any) -> tuple[str, str]:
-    """Where something is wrong with what was sent, and what."""
+    """Return the place and the message of the only error."""
     with pytest.raises(InvalidRequest) as raised:
         read(sent)
     errors: Any = raised.value.details["errors"]

@@ -1,4 +1,4 @@
-"""Claude Code's settings, read as it reads them: commands, shells, matchers, variables, and what is no hook at all."""
+"""Claude Code's settings, interpreted as it does: commands, shells, matchers, variables and malformed hooks."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Drafts at their limits, and to the letter."""
+"""Limits and exact forms of drafts."""
 
 import hashlib
 import json
@@ -110,7 +110,7 @@ def test_base64_is_taken_strictly(encoded: str) -> None:
 
 
 def test_the_digest_of_a_draft_is_over_this_content_in_this_form() -> None:
-    """Another form would call every breakpoint that is stored a forgery."""
+    """With any other form, every stored breakpoint would be reported as forged."""
     content = {
         "project": "p", "agentId": "agent-1", "runId": "r", "title": "T", "gate": "t", "tags": ["x"],
         "payload": {"question": "Q?"},

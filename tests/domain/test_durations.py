@@ -1,4 +1,4 @@
-"""Lengths of time as people write them."""
+"""Durations such as 90s and 2h."""
 
 import pytest
 from hypothesis import given

@@ -11,13 +11,13 @@ from assent.http.problems import STATUS, problem
 
 
 def _below(kind: type[AssentError]) -> Iterator[type[AssentError]]:
-    for each in (kind for kind in kind.__subclasses__() if kind.__module__ == errors.__name__):  # not the SDK's own
+    for each in (kind for kind in kind.__subclasses__() if kind.__module__ == errors.__name__):  # not those of the SDK
         yield each
         yield from _below(each)
 
 
 def documented() -> dict[str, int]:
-    """The names in the module's picture of the tree, with their depth."""
+    """Return the names in the module's tree of errors, with their depths."""
     lines = re.findall(r"^([│ ]*)[├└]── (\w+) {2,}\S", errors.__doc__ or "", re.MULTILINE)
     return {name: len(indent) // 4 + 1 for indent, name in lines}
 
@@ -62,7 +62,7 @@ def test_every_error_says_something_without_being_told_what(kind: type[AssentErr
     assert problem(error).status_code == STATUS[kind]
 
 
-# Programs match on these: changing one breaks somebody's agent.
+# Programs match on these codes: changing one breaks someone's agent.
 STABLE = {
     "Unauthenticated": "unauthenticated",
     "Forbidden": "forbidden",

@@ -1,4 +1,4 @@
-"""What an error carries beside its code."""
+"""Messages and details of errors."""
 
 from assent.domain.errors import AssentError, InvalidRequest, NotFound, RateLimited
 

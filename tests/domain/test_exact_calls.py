@@ -1,4 +1,4 @@
-"""“Always approve” for a call proposes exactly this call, in this directory, and never a whole tool."""
+"""“Always approve” for a call proposes exactly this call in this directory, and never a whole tool."""
 
 from typing import Any
 
@@ -85,7 +85,7 @@ def test_the_digests_that_doors_send_are_those_of_the_server() -> None:
         "shop.pay", {"to": "ann"}
     )
     assert call_digest({"arguments": {"a": 1}}) == tool_digest("", {"a": 1})
-    # Stored rules rest on it.
+    # Stored rules contain it.
     assert call_digest(GATED) == "9af2e3a3f5893a32316f02b507f19207ae81dd9c06f8a8f7587b7e56ab90858f"
 
 

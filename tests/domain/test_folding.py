@@ -1,4 +1,4 @@
-"""Rules that stop an agent are not passed by another type, case or spelling of the same."""
+"""Rules that stop an agent cannot be bypassed with another type, case or spelling."""
 
 import unicodedata
 from typing import Any
@@ -26,7 +26,7 @@ def asked(
     pattern: str = "shell.*(payload.command contains 'rm -rf')",
     gate: str = "shell.run",
 ) -> tuple[Source, Truth]:
-    """Return what decides about a command that an auto rule would approve."""
+    """Return what decides about a command that an auto-approve rule would approve."""
     rules = [
         Rule(id="rule-never", pattern=pattern, action="never-auto-approve"),
         Rule(id="rule-auto", pattern="*", action="auto-approve", order=1),
@@ -71,7 +71,7 @@ def test_a_list_too_long_to_be_read_cannot_be_ruled_out() -> None:
 
 
 def test_a_list_is_approved_up_to_the_length_that_is_searched_for_protected_files() -> None:
-    values = MOST_VALUES - 1  # its name is one more
+    values = MOST_VALUES - 1  # its name counts too
     assert asked(["ls"] * values) == (Source.AUTO, False)
     assert asked(["ls"] * (values + 1)) == (Source.PROTECTED, False)
     assert asked(["ls"] * MAX_ELEMENTS) == (Source.PROTECTED, False)
@@ -155,7 +155,7 @@ def spelled(draw: st.DrawFn, text: str) -> str:
 
 @st.composite
 def rewritten(draw: st.DrawFn) -> tuple[str, str, Any]:
-    """Return an operator with its value, and a rewriting of a text that matches it."""
+    """Return an operator with its value, and a rewritten text that matches it."""
     words = st.text(st.sampled_from("abz é-/ßÅ1"), min_size=1, max_size=8).filter(lambda each: each == each.strip())
     wanted, before, after = draw(words), draw(words), draw(words)
     verb = draw(st.sampled_from(["=", "contains", "startswith", "endswith", "matches"]))

@@ -1,4 +1,4 @@
-"""Slugs: one gate for one title, and never one gate for all the titles we cannot spell."""
+"""Slugs: one gate per title, and different gates for titles that cannot be transliterated."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Gates at their limits."""
+"""Limits of gates."""
 
 import re
 

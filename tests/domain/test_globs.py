@@ -1,4 +1,4 @@
-"""Globs against a reference that tries everything."""
+"""Globs, compared with a reference implementation that tries everything."""
 
 from itertools import product
 from typing import SupportsIndex
@@ -58,8 +58,8 @@ def test_globs_are_anchored_literal_and_case_sensitive(pattern: str, text: str, 
     assert glob_matches(pattern, text) is expected
 
 
-class Watched(str):  # noqa: SLOT000  # it counts, and so needs a place to
-    """A text that counts how many of its characters have been looked at."""
+class Watched(str):  # noqa: SLOT000  # it needs an attribute for its counter
+    """A text that counts how many of its characters were read."""
 
     looked = 0
 

@@ -1,4 +1,4 @@
-"""Headlines: the command, the file, the address or the amount comes first, whatever the agent calls it."""
+"""Headlines: the command, file, address or amount comes first, under any name that agents use for it."""
 
 from typing import Any
 

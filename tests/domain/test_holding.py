@@ -1,4 +1,4 @@
-"""When an undo window ends, and what may be kept as a view."""
+"""The end of an undo window, and valid saved views."""
 
 import pytest
 from hypothesis import given

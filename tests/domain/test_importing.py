@@ -1,4 +1,4 @@
-"""A breakpoint of the original service, told again as one of ours: sound to an audit, and approving nothing anew."""
+"""Breakpoints imported from the original service pass an audit, and approve nothing again."""
 
 from dataclasses import replace
 from typing import Any
@@ -38,7 +38,7 @@ RELEASED = replace(
 
 
 def stored(told: Retold) -> Stored:
-    """Everything that is written of it."""
+    """Return everything that is stored for an imported breakpoint."""
     said = [(f"fb_{n}", name_of(each.author), each.comment or "", each.at) for n, each in enumerate(told.comments)]
     response = told.response
     return Stored(
@@ -88,7 +88,7 @@ def test_whatever_was_said_and_however_it_ended_an_audit_finds_nothing(
 def test_a_breakpoint_has_one_id_here_however_often_it_is_imported(
     project: str, origin: str, created_at: int, *, same: bool
 ) -> None:
-    """Whoever imports with a later version of ours must find what an earlier one wrote."""
+    """An import with a later version must find what an earlier version imported."""
     known = "bp_01kcc5ok0000q2pdj1p012nh9n"
     assert (id_of(project, origin, created_at=created_at) == known) is same
 
@@ -148,7 +148,7 @@ def test_it_is_raised_as_it_was_and_nobody_in_particular_is_asked() -> None:
         1,
     )
     assert (raised.seats, raised.strategy, raised.on_timeout, raised.warnings) == ((), "single", "expire", ())
-    assert raised.callback_url is None, "nobody is told of what ended long ago"
+    assert raised.callback_url is None, "no callback for a breakpoint that ended long ago"
     assert (str(raised.created_by), raised.created_by_id) == ("system:import", "system:import")
     assert raised.auto_approval == {
         "recommended": False,

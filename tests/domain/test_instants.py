@@ -1,4 +1,4 @@
-"""Moments and the text for them."""
+"""Moments and their text form."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from assent.domain.instants import SECOND, from_iso, iso
 
-# From the year 1000 on the text has one width; before that, strftime does not pad the year.
+# From the year 1000 on, the text has a fixed width; before that, strftime does not pad the year.
 moments = st.integers(0, 250_000_000_000 * SECOND)
 
 

@@ -1,4 +1,4 @@
-"""Moments to the letter."""
+"""Exact forms of moments."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""States, moves and the chain: what a breakpoint may become."""
+"""States, transitions and the event chain of a breakpoint."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a breakpoint hands out, to the letter: agents, callbacks and auditors read it."""
+"""Exact results and errors of a breakpoint, which agents, callbacks and auditors read."""
 
 import hashlib
 import json
@@ -157,7 +157,7 @@ ASKED: dict[str, Any] = {
 
 
 def test_the_digest_of_the_terms_is_over_these_terms_in_this_form() -> None:
-    """Another form would call every breakpoint that is stored a forgery."""
+    """With any other form, every stored breakpoint would be reported as forged."""
     terms = {
         "attempt": 2, "callbackUrl": "https://example.com/", "createdById": "tok_2", "dueAt": NOW,
         "onTimeout": "reject", "priority": "high", "risk": "high",

@@ -1,4 +1,4 @@
-"""MCP servers as clients are told of them: which are ours, with which token, and where a call is cut off."""
+"""Checks of the MCP servers in a client's settings: which are ours, their tokens, and timeouts."""
 
 from typing import Any
 
@@ -184,7 +184,7 @@ def test_a_program_that_is_not_there_is_named_in_sixty_characters() -> None:
     assert (found.check, found.severity) == ("mcp-command", Severity.PROBLEM)
     assert found.place == Place("/0.json", "/mcpServers/assent/command")
     assert f"/{'x' * 59} is not on the PATH" in found.what
-    assert bad(looked(mcp(REACHED), machine=nowhere)) == [], "one that is reached is not started"
+    assert bad(looked(mcp(REACHED), machine=nowhere)) == [], "a remote server is not started"
     only = Machine(runs=lambda program: program == "assent")
     assert bad(looked(mcp(MCP), machine=only)) == []
 
@@ -229,7 +229,7 @@ def test_the_settings_have_their_say_about_limits_before_the_machine() -> None:
         Place("MCP_TOOL_TIMEOUT")
     ]
     assert bad(looked(mcp(MCP), machine=machine, settings={"env": {"MCP_TOOL_TIMEOUT": "60000"}})) == []
-    assert bad(looked(mcp(REACHED, "other"), machine=machine)) == [], "nobody waits here"
+    assert bad(looked(mcp(REACHED, "other"), machine=machine)) == [], "there is no server of ours"
 
 
 @pytest.mark.parametrize(

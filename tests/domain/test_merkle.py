@@ -1,4 +1,4 @@
-"""The tree over the log: its root is that of RFC 6962, and nothing but the truth can be proven from it."""
+"""The Merkle tree of the log: its root conforms to RFC 6962, and only true statements can be proven."""
 
 import hashlib
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from assent.domain import merkle
 
 MANY = 70_000
 INPUTS = ["", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f"]
-"""The entries, and the roots below, of the reference implementation of RFC 6962."""
+"""The entries from the reference implementation of RFC 6962, whose roots follow."""
 ROOTS = [
     "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d",
     "fac54203e7cc696cf0dfcb42c92a1d9dbaf70ad9e621f4bd8d98662f00e3c125",
@@ -25,7 +25,7 @@ ROOTS = [
 
 
 class Log:
-    """A log with what is kept of its tree, and every root it ever had."""
+    """A log with the stored hashes of its tree and all its roots."""
 
     def __init__(self, entries: Sequence[bytes]) -> None:
         self.leaves = [merkle.leaf(each) for each in entries]

@@ -1,4 +1,4 @@
-"""The tree held against the definitions of RFC 6962, 2.1, written a second time as they stand there, and its edges."""
+"""The Merkle tree compared with the definitions of RFC 6962, section 2.1, and its edge cases."""
 
 import hashlib
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ X = b"x" * 32
 
 
 def split(count: int) -> int:
-    """The largest power of two smaller than the count."""
+    """Return the largest power of two smaller than the count."""
     return max(1 << n for n in range(10) if 1 << n < count)
 
 
@@ -98,7 +98,7 @@ def test_a_beginning_of_a_larger_log_is_proven_too(first: int, second: int) -> N
 
 
 def test_a_path_that_is_longer_than_the_tree_is_high_proves_nothing_whatever_the_root() -> None:
-    """Else whoever may choose the root could hang the whole log below another one."""
+    """Otherwise, an attacker who chooses the root could attach the whole log below another node."""
     for position, size in ((0, 1), (2, 3), (4, 5), (6, 8)):
         proof, root = merkle.inclusion(LOG.kept, position, size), merkle.node(X, LOG.roots[size])
         assert merkle.includes(LOG.leaves[position], position, size, [*proof, X], root) is False
@@ -139,7 +139,7 @@ def test_without_a_path_nothing_is_known_of_a_longer_log(first: int) -> None:
 
 
 def test_what_is_kept_are_the_whole_subtrees_over_256_and_over_65536_entries() -> None:
-    """Another step, and no database would hold what the tree asks for."""
+    """With another step, no database would contain the hashes that the tree requests."""
     tree = merkle.Growing()
     made = [(n, whole) for n, leaf in enumerate(LOG.leaves) for whole in tree.add(leaf)]
     assert made == [

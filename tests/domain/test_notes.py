@@ -1,4 +1,4 @@
-"""What a message to people says when nothing else is said of it, and the words it is stored and sent with."""
+"""Defaults of messages, and the values that are stored and sent."""
 
 from assent.domain.access import Actor, Kind
 from assent.domain.breakpoint import NEVER, Breakpoint, record

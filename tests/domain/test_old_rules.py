@@ -1,4 +1,4 @@
-"""Rules that “Always approve” wrote before it named the whole call are found, and no other rule is taken for one."""
+"""“Always approve” rules from before patterns contained the whole call are found, and no other rules."""
 
 import pytest
 

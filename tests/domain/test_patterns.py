@@ -1,4 +1,4 @@
-"""The pattern language: what may be written, what it means, and what is said of the rest."""
+"""The pattern language: valid patterns, their meaning, and error messages."""
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
@@ -60,7 +60,7 @@ def test_the_five_patterns_of_the_guide_mean_what_it_says(
 @pytest.mark.parametrize(
     ("expression", "values", "expected"),
     [
-        # No tags and no experts are an empty list.
+        # Missing tags and experts are an empty list.
         ("tags contains 'a'", {}, False),
         ("NOT tags contains 'a'", {}, True),
         ("tags contains 'a'", {"tags": None}, False),
@@ -72,7 +72,7 @@ def test_the_five_patterns_of_the_guide_mean_what_it_says(
         ("expert in ('x', 'y')", {"expert": ["z", "y"]}, True),
         ("expert matches 'team-*'", {"expert": "team-a"}, True),
         ("tags matches 'env:*'", {"tags": ["x", "env:prod"]}, True),
-        # Anything else that is not given is unknown, also under NOT.
+        # Any other missing value is unknown, also under NOT.
         ("agentId = 'a'", {}, None),
         ("NOT agentId = 'a'", {}, None),
         ("agentId != 'a'", {}, None),
@@ -85,7 +85,7 @@ def test_the_five_patterns_of_the_guide_mean_what_it_says(
         ("NOT payload.a exists", {"payload": {}}, True),
         ("payload.a exists", {"payload": {"a": None}}, True),
         ("runId exists", {"runId": None}, False),
-        # So is what is of another kind.
+        # So is a value of another type.
         ("payload.a = '1'", {"payload": {"a": 1}}, None),
         ("payload.a = 1", {"payload": {"a": True}}, None),
         ("payload.a = true", {"payload": {"a": 1}}, None),
@@ -100,7 +100,7 @@ def test_the_five_patterns_of_the_guide_mean_what_it_says(
         ("payload.a > 1", {"payload": {"a": float("inf")}}, None),
         ("payload.a in (1, 'x')", {"payload": {"a": 1}}, True),
         ("payload.a in (1, 'x')", {"payload": {"a": 2}}, None),
-        # On a list: any element; one of another kind leaves it open.
+        # On a list: any element; an element of another type makes the result unknown.
         ("payload.a contains 'x'", {"payload": {"a": ["y", "x"]}}, True),
         ("payload.a contains 'x'", {"payload": {"a": ["y"]}}, False),
         ("payload.a contains 'x'", {"payload": {"a": []}}, False),
@@ -108,12 +108,12 @@ def test_the_five_patterns_of_the_guide_mean_what_it_says(
         ("payload.a contains 'x'", {"payload": {"a": [1]}}, None),
         ("payload.a contains 3", {"payload": {"a": [3.0]}}, True),
         ("payload.a matches '*.env'", {"payload": {"a": ["src/x.py", ".env"]}}, True),
-        # null is a value of its own.
+        # null is a value.
         ("payload.a = null", {"payload": {"a": None}}, True),
         ("payload.a = null", {"payload": {"a": 0}}, False),
         ("payload.a != null", {"payload": {"a": 0}}, True),
         ("payload.a = null", {"payload": {}}, None),
-        # Numbers are compared exactly, texts by their characters, risk by what it means.
+        # Numbers are compared exactly, texts by character, risk by meaning.
         ("payload.a = 9007199254740993", {"payload": {"a": 9007199254740992}}, False),
         ("payload.a < 9007199254740993", {"payload": {"a": 9007199254740992.0}}, True),
         ("payload.a = 0.1", {"payload": {"a": 0.1}}, True),
@@ -127,15 +127,15 @@ def test_the_five_patterns_of_the_guide_mean_what_it_says(
         ("risk < 'high'", {"risk": "low"}, True),
         ("risk >= 'medium'", {"risk": "high"}, True),
         ("priority > 'normal'", {"priority": "urgent"}, True),
-        # Sure where the unknown cannot matter.
+        # Definite if the unknown value cannot matter.
         ("agentId = 'a' AND tags contains 'x'", {}, False),
         ("agentId = 'a' OR NOT tags contains 'x'", {}, True),
         ("agentId = 'a' AND NOT tags contains 'x'", {}, None),
-        # NOT before AND before OR.
+        # NOT binds more tightly than AND, and AND than OR.
         ("NOT tags contains 'a' AND tags contains 'b'", {"tags": ["b"]}, True),
         ("tags contains 'a' OR tags contains 'b' AND tags contains 'c'", {"tags": ["a"]}, True),
         ("(tags contains 'a' OR tags contains 'b') AND tags contains 'c'", {"tags": ["a"]}, False),
-        # Quotes, blanks and cases.
+        # Quotes, whitespace and case.
         ('tags contains "it\'s"', {"tags": ["it's"]}, True),
         ("tags contains 'it''s'", {"tags": ["it's"]}, True),
         ("tags contains 'C:\\'", {"tags": ["C:\\"]}, True),
@@ -383,7 +383,7 @@ def test_an_explanation_tells_what_each_part_met() -> None:
 def test_leaving_a_value_out_never_decides_what_a_value_would_not(
     tree: Node, full: Subject, data: st.DataObject
 ) -> None:
-    """Unknown is less than any answer: with the value, the answer is the same or the question was open."""
+    """With the value, the result is the same or was unknown without it."""
     pattern = parse(f"*({written(tree, Style())})")
     names = sorted(name for name in full.values if name not in {"tags", "expert"})
     left_out = data.draw(st.sampled_from(names)) if names else ""
@@ -393,7 +393,7 @@ def test_leaving_a_value_out_never_decides_what_a_value_would_not(
 
 
 class Counted(dict[str, Any]):
-    """Values that count how often they are asked for."""
+    """A mapping that counts how often its values are requested."""
 
     asked = 0
 

@@ -1,4 +1,4 @@
-"""The pattern language at its edges: how a pattern is written, and what is said for every other language's words."""
+"""Edge cases of the pattern language: the normal form of patterns, and hints for words of other languages."""
 
 from typing import Any
 

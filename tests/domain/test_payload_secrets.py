@@ -1,4 +1,4 @@
-"""Secrets in the payloads of events are replaced; everything else stays as it was sent."""
+"""Secrets in the payloads of events are replaced; everything else is kept unchanged."""
 
 import json
 

@@ -1,7 +1,7 @@
 """The precedence of auto-approval as a table: each row alone, and each row against every row below it.
 
-The rows are those of the requirements; what we rank with the second (hardStop, high risk, open questions) has its own.
-A world is a whole request with rules and a policy: two worlds differ in nothing but the rows that speak.
+The rows are those of the requirements, except that hardStop, high risk and open questions, which rank second, have
+rows of their own. A world is a complete request with rules and a policy: two worlds differ only in their active rows.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ from tests.docs.pages import read, rows, sections
 
 @dataclass(frozen=True)
 class Row:
-    """Who speaks, at which rank, and what it takes: in the rules, in the policy, in the request."""
+    """A row with its rank, its source, and what activates it in the rules, the policy and the request."""
 
     rank: int
     source: Source
@@ -49,12 +49,12 @@ TABLE = {
     "prompt": Row(5, Source.PROMPT, approves=False),
 }
 IDLE = (("gate.*(runId = 'other')", AUTO), ("other.*", NEVER), ("*(tags contains 'test')", NEVER))
-"""Rules that stand in every world and have nothing to say in it."""
+"""Rules that are in every world but never match."""
 
 
 def world(speaking: Iterable[str]) -> Recommendation:
     spoken = [TABLE[name] for name in speaking]
-    # The last row first: the order in which rules are written down must not matter between the kinds.
+    # The last row first: between kinds of rules, their order must not matter.
     written = [*IDLE, *(rule for row in reversed(spoken) for rule in row.rules)]
     rules = [Rule(id=f"rule-{n}", pattern=text, action=action, order=n) for n, (text, action) in enumerate(written)]
     payload: dict[str, Any] = {"question": "Go on?", "breakpointId": "gate.x", "tags": ["prod"], "risk": "low"}

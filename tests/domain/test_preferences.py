@@ -1,4 +1,4 @@
-"""Quiet hours by the clock on the wall, and who answers while somebody is away."""
+"""Quiet hours in local time, and deputies of absent people."""
 
 from datetime import UTC, datetime, time
 from typing import Any
@@ -86,7 +86,7 @@ def test_quiet_hours_end_at_their_end_within_a_day_or_so(begin: int, end: int, z
         return
     assert at * 1_000_000 < until <= (at + 26 * 3600) * 1_000_000
     shown = datetime.fromtimestamp(until // 1_000_000, UTC).astimezone(ZoneInfo(zone))
-    assert (shown.hour * 60 + shown.minute - end) % 1440 in {0, 30, 60}, "an hour that is left out ends later"
+    assert (shown.hour * 60 + shown.minute - end) % 1440 in {0, 30, 60}, "in a skipped hour, they end later"
 
 
 def test_who_has_no_quiet_hours_is_never_left_in_peace() -> None:

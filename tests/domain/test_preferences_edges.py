@@ -1,4 +1,4 @@
-"""Preferences at their edges: the longest that are read, what is said of the rest, and the ends of time."""
+"""Edge cases of preferences: limits, validation errors, and extreme times."""
 
 from datetime import time
 from typing import Any
@@ -17,7 +17,7 @@ NIGHT = QuietHours(time(22), time(7), "UTC")
 
 
 def told(body: dict[str, Any]) -> tuple[str, str]:
-    """Return where something is wrong, and what is said of it."""
+    """Return the field and the detail of a validation error."""
     with pytest.raises(InvalidRequest) as refused:
         read(body)
     details: Any = refused.value.details

@@ -1,4 +1,4 @@
-"""Files that configure gates: no spelling of a path, and no way to a file, lets a rule approve a change to one."""
+"""Files that configure gates: rules cannot approve a change to them, in any spelling and with any tool."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""A receipt holds exactly as it was signed: nothing in it can be changed, added, left out or read in another way."""
+"""A receipt is valid only as signed: nothing can be changed, added or removed, or parsed in another way."""
 
 import base64
 import json
@@ -108,7 +108,7 @@ def test_somebody_with_only_the_documentation_comes_to_the_same_conclusion(appro
 
 
 def test_the_signed_bytes_are_the_prefix_and_the_canonical_rest() -> None:
-    """Fixed for ever: receipts are checked by programs that are not ours."""
+    """This must never change: receipts are checked by programs of others."""
     receipt = issued()
     rest = {name: value for name, value in json.loads(receipt.text()).items() if name != "signature"}
 
@@ -118,7 +118,7 @@ def test_the_signed_bytes_are_the_prefix_and_the_canonical_rest() -> None:
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place in a JSON value."""
+    """Yield the path of every value in a JSON value."""
     if path:
         yield path
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -257,7 +257,7 @@ def test_an_unknown_key_and_a_key_under_a_wrong_name_are_refused() -> None:
 
 
 def test_a_signature_made_for_something_else_is_none() -> None:
-    """The prefix keeps a key from vouching for a receipt by signing another kind of message."""
+    """The prefix prevents a signature of another kind of message from being used for a receipt."""
     receipt = issued()
     signature = Ed25519PrivateKey.from_private_bytes(SEED).sign(canonical(receipt.statement()))
 
@@ -299,7 +299,7 @@ def test_a_receipt_is_for_what_it_says_and_nothing_else(field: str) -> None:
 
 
 def test_the_signature_is_looked_at_before_anything_else() -> None:
-    """Nothing that is not signed is believed, not even that it expired."""
+    """Unsigned content is not trusted, not even its expiry."""
     wrong = replace(issued(), signature=bytes(64), expires_at=NOW - HOUR, used=Use(NOW, "x"))
     with pytest.raises(InvalidReceipt, match="modified"):
         check(wrong, KEYS, now=NOW, digest="other")

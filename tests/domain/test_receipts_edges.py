@@ -1,4 +1,4 @@
-"""What a receipt vouches for, word for word and field by field, and what a refusal of one tells a program."""
+"""The exact content of receipts, and the details of errors about them."""
 
 import hashlib
 import json
@@ -180,7 +180,7 @@ PLAIN = Approval(
     decided_at=NOW - 5,
     approvers=(Approver("person:ann", "web", NOW - 5),),
 )
-"""An approval that says no more than every approval does."""
+"""An approval without optional fields."""
 
 
 def test_an_approval_without_anything_more_has_a_receipt_that_says_no_more() -> None:

@@ -1,4 +1,4 @@
-"""Routes: which one is taken, whom it means, and what happens when."""
+"""Routes: which one is chosen, who its recipients are, and when its steps happen."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Routes as people write them."""
+"""Routes as written in files."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Routes as people write them: the limits to the character, the places and sentences of refusals, and the way back."""
+"""Edge cases of routes as written in files: exact limits, places and messages of errors, and round trips."""
 
 from typing import Any
 
@@ -162,7 +162,7 @@ MOMENTS = st.lists(st.integers(1, 366 * 86_400), max_size=20, unique=True).map(s
 
 @st.composite
 def bodies(draw: st.DrawFn) -> dict[str, Any]:
-    """Everything that can be written, most of it left out now and then."""
+    """Draw a route with any of its fields."""
     levels = [
         {"after": f"{after}s", "to": draw(TARGETS)} | draw(st.fixed_dictionaries({}, optional={"channels": CHANNELS}))
         for after in draw(MOMENTS)[:3]

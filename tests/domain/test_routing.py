@@ -1,4 +1,4 @@
-"""Seats: who may answer for whom, checked against brute force."""
+"""Seats: who may answer for whom, compared with brute force."""
 
 from itertools import permutations
 
@@ -25,7 +25,7 @@ options_of_seats = st.lists(st.frozensets(st.sampled_from(PEOPLE)), max_size=4)
 
 
 def can_be_seated(people: list[str], options: list[frozenset[str]]) -> bool:
-    """Try every way to give each person a seat of their own."""
+    """Try every assignment of a separate seat to each person."""
     return any(
         all(person in options[index] for person, index in zip(people, chosen, strict=True))
         for chosen in permutations(range(len(options)), len(people))
@@ -33,7 +33,7 @@ def can_be_seated(people: list[str], options: list[frozenset[str]]) -> bool:
 
 
 def can_be_answered(options: list[frozenset[str]]) -> bool:
-    """Try every way to give each seat a person of its own."""
+    """Try every assignment of a separate person to each seat."""
     return any(
         all(person in allowed for person, allowed in zip(chosen, options, strict=True))
         for chosen in permutations(PEOPLE, len(options))
@@ -48,7 +48,7 @@ def test_people_are_seated_exactly_when_some_arrangement_exists(
     assert (places is not None) == can_be_seated(people, options)
     if places is not None:
         assert set(places) == set(people)
-        assert len(set(places.values())) == len(people), "one seat holds one person"
+        assert len(set(places.values())) == len(people), "a seat holds only one person"
         assert all(person in options[index] for person, index in places.items())
 
 

@@ -1,4 +1,4 @@
-"""Seats: the one that was added for experts nobody carries, and who answers in place of others."""
+"""Seats: the one added for missing experts, and who answers for others."""
 
 import pytest
 

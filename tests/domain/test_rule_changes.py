@@ -1,4 +1,4 @@
-"""How rules change: every change is chained to the one before, and says who, when, what and why."""
+"""Changes of rules: each is chained to the previous one and records who, when, what and why."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""An auto-approve rule on a part of a command warns of what it would also approve."""
+"""An auto-approve rule on part of a command warns of other commands that it would approve."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The book of rules: which fit a gate, in which order, and what becomes of those that cannot be read."""
+"""The rulebook: which rules match a gate, their order, and the treatment of invalid rules."""
 
 import pytest
 from hypothesis import example, given

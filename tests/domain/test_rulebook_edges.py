@@ -1,4 +1,4 @@
-"""The book of rules at its edges: what a rule is by itself, and globs that share little or much."""
+"""Edge cases of the rulebook: single rules, and globs with more or less in common."""
 
 from dataclasses import replace
 from itertools import product
@@ -116,7 +116,7 @@ SHAPES = ("{}", "{}*", "*{}", "*{}*", "*{}*b*", "a*{}", "*a*{}*")
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_of_globs_that_share_their_letters_exactly_the_fitting_ones_are_found(shape: str) -> None:
-    """Every name of up to six letters against every glob of the shape, all in one book."""
+    """Compare every name of up to six letters with every glob of the shape in a single rulebook."""
     rules = [Rule(id=shape.format(each), pattern=shape.format(each), action="auto-approve") for each in LETTERS]
     book = Rulebook.of(rules)
     for name in ("".join(each) for size in range(1, 7) for each in product("ab", repeat=size)):

@@ -1,4 +1,4 @@
-"""Auto-approval: who speaks first, what is said, and the laws that hold for every book of rules."""
+"""Auto-approval: the order of sources, their messages, and laws that hold for every rulebook."""
 
 from dataclasses import replace
 from itertools import combinations
@@ -27,7 +27,7 @@ def ask(book: Rulebook, subject: Subject, **more: Any) -> Recommendation:
 
 
 def world(voices: frozenset[Source]) -> Recommendation:
-    """Let exactly these voices speak."""
+    """Return the recommendation if exactly these sources apply."""
     rules = [rule for source, rule in ((Source.AUTO, AUTO), (Source.NEVER, NEVER)) if source in voices]
     return ask(
         Rulebook.of(rules, ["critical"] if Source.ALWAYS_BREAK_ON in voices else []),
@@ -210,12 +210,9 @@ def test_shadow_rules_are_told_and_not_followed() -> None:
     assert not any(each.recommended for each in stopped.shadow_matches)
 
 
-# ── laws ──
-
-
 def texts(leaves: st.SearchStrategy[Node]) -> st.SearchStrategy[str]:
     expressions = trees(leaves, size=4).map(lambda tree: f"({written(tree, Style())})") | st.just("")
-    # Most fit: a rule that says nothing proves nothing.
+    # Most of them match, because a rule that does not match proves nothing.
     return st.builds("{}{}".format, st.sampled_from(["*"] * len(GLOBS) + list(GLOBS)), expressions)
 
 
@@ -296,9 +293,9 @@ few = predicates(exists=False, only=("tags", "agentId", "attempt", "payload"))
 def test_leaving_a_value_out_never_turns_a_prompt_into_an_approval(
     rules: list[Rule], tags: list[str], count: tuple[int | None, int], full: Subject, data: st.DataObject
 ) -> None:
-    """Whatever is approved without a value is approved with it: high risk apart, which always asks a person.
+    """Everything approved without a value is approved with it, except high risk, which always requires a person.
 
-    Patterns that ask `exists` ask for just this, and no tags or experts are an empty list, not a missing one.
+    Patterns with `exists` test exactly this, and missing tags or experts are an empty list instead of unknown.
     """
     left_out = data.draw(st.sets(st.sampled_from(["agentId", "risk", "attempt", "payload"]), min_size=1))
     low = {**full.values, "risk": "low"} if full.values.get("risk") == "high" else full.values
@@ -314,7 +311,7 @@ AGENTS_OWN = ("tags", "expert", "risk", "strategy", "title", "attempt")
 def test_what_no_rule_names_can_only_make_it_stricter(
     data: st.DataObject, tags: list[str], count: tuple[int | None, int], before: Subject, other: Subject
 ) -> None:
-    """An agent that sets or changes an attribute which no rule names never gets an approval that it had not got."""
+    """An agent that sets or changes an attribute that no rule names never gains an approval."""
     changed = data.draw(st.sets(st.sampled_from(AGENTS_OWN), min_size=1))
     named = tuple({"tags", "expert", "agentId", "title", "risk", "attempt", "strategy", "payload"} - changed)
     rules = data.draw(some_rules(texts(predicates(only=named))))
@@ -327,7 +324,7 @@ def test_what_no_rule_names_can_only_make_it_stricter(
 
 
 def lists(*, positive: bool) -> st.SearchStrategy[Node]:
-    """Expressions in which tags and experts count only one way, beside others that count any way."""
+    """Draw expressions in which tags and experts count in one direction, and other attributes in any."""
     inside = predicates(only=("tags", "expert")).filter(lambda node: node[2] != "!=")
     one_way = inside if positive else inside.map(lambda node: ("not", node))
     beside = predicates(only=("agentId", "attempt", "payload"))
@@ -361,7 +358,7 @@ def test_more_tags_and_experts_are_stricter_where_rules_approve_only_without_the
     more_tags: list[str],
     more_experts: list[str],
 ) -> None:
-    """Approve `NOT tags contains 'x'`, stop on `tags contains 'x'`: then naming more never helps an agent."""
+    """Rules may approve `NOT tags contains 'x'` or stop `tags contains 'x'`: adding tags then never helps an agent."""
     expert = subject.values.get("expert") or []
     values = {
         **subject.values,
@@ -373,13 +370,10 @@ def test_more_tags_and_experts_are_stricter_where_rules_approve_only_without_the
 
 
 def test_a_rule_that_asks_for_a_tag_can_be_satisfied_by_whoever_sets_it() -> None:
-    """What the law above does not promise: bind such rules to an agent, and the agent's token to its gates."""
+    """The previous law does not cover this: limit such rules to an agent, and the agent's token to its gates."""
     rule = Rule(id="rule-1", pattern="*(expert = 'owner')", action="auto-approve")
     assert not ask(Rulebook.of([rule]), Subject("gate.x", {})).recommended
     assert ask(Rulebook.of([rule]), Subject("gate.x", {"expert": "owner"})).recommended
-
-
-# ── what the rules see, and what is proposed ──
 
 
 def test_rules_see_what_the_agent_asked() -> None:

@@ -1,4 +1,4 @@
-"""The cases of the contract: tests/conformance/rules.json."""
+"""The cases of the contract in tests/conformance/rules.json."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Recommendations to the letter: what is said, what is shown of a value, and what is proposed."""
+"""Exact recommendations: messages, displayed values, and proposals."""
 
 from typing import Any
 
@@ -207,7 +207,7 @@ def test_the_proposal_is_the_narrowest_pattern_that_can_be_written(
 
 
 def test_a_proposal_uses_all_the_room_there_is_and_no_more() -> None:
-    """g(agentId = '…') has fifteen signs beside the name of the agent, and a pattern at most two thousand."""
+    """g(agentId = '…') has 15 characters besides the agent's name, and a pattern at most 2,000."""
     fits, too_long = Subject("g", {"agentId": "a" * 1985}), Subject("g", {"agentId": "a" * 1986})
     assert propose(fits) == f"g(agentId = '{'a' * 1985}')"
     assert len(propose(fits)) == 2000

@@ -1,4 +1,4 @@
-"""rules.json: what is written is read again, what is wrong is named, and an import changes what it says and no more."""
+"""rules.json: round trips, errors, and imports that change only what the file contains."""
 
 from dataclasses import replace
 from typing import Any
@@ -46,7 +46,7 @@ def test_importing_what_was_exported_changes_nothing(standing: list[Rule]) -> No
 
 @given(standing=rules)
 def test_an_export_says_everything_a_rule_says(standing: list[Rule]) -> None:
-    """Read into an empty project it gives the same rules, in the same order."""
+    """Imported into an empty project, it results in the same rules in the same order."""
     found = planned(written(standing), [])
     defaults = Rule(id="", pattern="", action="")
     made = [replace(defaults, **{"order": n + 1, **entry.says}) for n, entry in enumerate(found.added)]

@@ -1,4 +1,4 @@
-"""rules.json to the letter: every field that is written and read, every refusal, and which of two rules is meant."""
+"""Exact details of rules.json: every field, every error, and which of several rules an entry matches."""
 
 from dataclasses import replace
 from typing import Any
@@ -142,7 +142,7 @@ def test_a_doubled_id_is_told_with_the_first_that_has_it() -> None:
         ("/rules/3/id", "is already used by /rules/1"),
         ("/rules/4/id", "is already used by /rules/1"),
     ]
-    assert len(read(file_of({"pattern": "a"}, {"pattern": "a"}))) == 2, "none is the same as none"
+    assert len(read(file_of({"pattern": "a"}, {"pattern": "a"}))) == 2, "missing ids are not duplicates"
 
 
 @pytest.mark.parametrize("moment", ["9999-12-31T23:59:59-23:59", "", "tomorrow", "2027-02-30T00:00:00Z", "10000-01-01"])

@@ -1,4 +1,4 @@
-"""What a run and its steps are when they begin, when a replay differs, and how steps are read."""
+"""Defaults of runs and steps, differences in a replay, and the order of steps."""
 
 from dataclasses import replace
 

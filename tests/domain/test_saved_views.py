@@ -1,4 +1,4 @@
-"""What somebody may keep as a view, and what is kept of it."""
+"""Valid saved views and how they are stored."""
 
 import pytest
 

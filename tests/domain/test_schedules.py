@@ -1,4 +1,4 @@
-"""When a schedule ticks, what is made up for, and which settings it has: to the second."""
+"""When a schedule fires, which missed times fire later, and its settings: to the second."""
 
 from datetime import UTC
 from itertools import islice, pairwise
@@ -16,7 +16,7 @@ SECOND = 1_000_000
 MINUTE, HOUR, DAY = 60 * SECOND, 3_600 * SECOND, 86_400 * SECOND
 BERLIN = "Europe/Berlin"
 NEVER = "0 0 */8 * 1#5"
-"""The fifth Monday of a month is none of its days 1, 9, 17 and 25."""
+"""The fifth Monday of a month is never on day 1, 9, 17 or 25."""
 
 
 def at(text: str) -> int:
@@ -33,7 +33,7 @@ def told(found: Due) -> list[str]:
 
 
 def source_late_by(schedule: Schedule, instant: int, late: int) -> str:
-    """Return a source whose tick comes this many seconds after an instant."""
+    """Return the name of a source whose jitter at this time is this many seconds."""
     names = (f"src_{n}" for n in range(100_000))
     return next(name for name in names if tick_at(schedule, instant, name) == instant + late * SECOND)
 
@@ -77,7 +77,7 @@ def test_a_time_of_day_is_that_of_its_zone_in_winter_and_in_summer() -> None:
 
 @pytest.mark.parametrize("start", ["2027-10-31T00:15:00Z", "2027-10-31T00:30:00Z", "2027-10-31T00:45:00Z"])
 def test_a_time_that_the_clocks_repeat_comes_once(start: str) -> None:
-    """In Berlin, half past two comes at 0:30 and again at 1:30 UTC on that night."""
+    """In Berlin, 02:30 occurs at 00:30 and again at 01:30 UTC in that night."""
     days = ["2027-10-31T00:30", "2027-11-01T01:30", "2027-11-02T01:30"]
     expected = days[:2] if start < f"{days[0]}:00Z" else days[1:]
     assert following("30 2 * * *", start, 2, BERLIN) == expected
@@ -186,7 +186,7 @@ def test_a_schedule_without_a_line_is_refused_and_every_is_answered_with_a_way_t
 
 
 def test_every_tick_of_a_source_is_the_same_on_every_node_and_in_every_version() -> None:
-    """Nodes of two versions look at the clock while one is being replaced by the other."""
+    """During an update, nodes of two versions check the same schedule."""
     schedule = read({"cron": "@hourly", "jitter": "30m"})
     ticks = [tick_at(schedule, at(f"05-05T{hour:02}:00:00"), "src_1") for hour in range(10, 14)]
     assert [iso(each)[11:19] for each in ticks] == ["10:15:36", "11:01:30", "12:02:43", "13:24:27"]
@@ -303,7 +303,7 @@ def test_a_thousand_are_told_beside_one_that_is_still_to_tick() -> None:
 
 
 def test_after_a_long_rest_the_newest_of_very_many_are_told() -> None:
-    """Each minute from January to May, and nobody there from January to August."""
+    """Every minute from January to May, and no node ran from January to August."""
     schedule = read({"cron": "* * * 1-5 *", "missed": "all", "max_age": "366d"})
     found = due(schedule, at("01-10T00:00:00"), at("08-26T12:00:00"), "src_1")
     assert (told(found)[-1], found.next_at) == ("05-31T23:59", from_iso("2028-01-01T00:00:00Z"))
@@ -361,7 +361,7 @@ def test_a_schedule_that_has_no_next_instant_is_not_looked_at_again() -> None:
 def test_nothing_is_told_twice_and_what_is_on_time_is_never_lost(
     cron: str, missed: Missed, jitter: int, start: int, step: int
 ) -> None:
-    """Whoever looks again within a minute, and when told to, tells each instant once and in order."""
+    """A node that checks within a minute, and when it should, reports each time once and in order."""
     schedule = read({"cron": cron, "jitter": f"{jitter}s", "missed": missed.value})
     begin = at("05-05T22:00:00") + start * SECOND
     seen: list[int] = []

@@ -1,4 +1,4 @@
-"""What is found by which words: pure, without a database."""
+"""Which words find which texts, without a database."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Tokens: a checksum that catches typos, and nothing guessable."""
+"""Tokens: a checksum detects typing errors, and nothing can be guessed."""
 
 import string
 

@@ -1,4 +1,4 @@
-"""Tokens that were given out must be known for ever: their spelling never changes."""
+"""Issued tokens must remain valid: their format never changes."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""What is said of a server by its answers: which sentence, where it begins, and that no answer is too odd for one."""
+"""Findings about a server from its responses: exact messages and limits, for any response."""
 
 import pytest
 from hypothesis import example, given
@@ -12,7 +12,7 @@ SECONDS = 1_000_000_000.0
 
 
 def seen(date: str = MOMENT, *, ahead: float = 0.0, took: float = 0.0) -> Seen:
-    """An answer whose Date is so many seconds ahead of the moment when this machine had it."""
+    """Return a response whose Date header is this many seconds ahead of this machine when it was received."""
     received = SECONDS - ahead
     return Seen(url="http://s", status=200, date=date, sent=received - took, received=received)
 
@@ -57,7 +57,7 @@ def test_an_answer_is_told_in_the_sentence_for_it(status: int | None, detail: st
     ],
 )
 def test_a_server_is_ahead_or_behind_by_no_more_than_the_answer_shows(ahead: float, took: float, told: float) -> None:
-    """Behind, two seconds are in doubt, and what the answer took; ahead, nothing is."""
+    """If the server is behind, two seconds and the duration of the request are uncertain; if ahead, nothing is."""
     assert skew(seen(ahead=ahead, took=took)) == told
 
 
@@ -122,7 +122,7 @@ def test_two_versions_fit_by_their_first_two_numbers(theirs: str, ours: str, *, 
 
 @pytest.mark.parametrize("ours", ["0.1.0", "9.9.9"])
 def test_a_version_is_shown_in_thirty_characters(ours: str) -> None:
-    """Whatever answers at the address may send a book."""
+    """An unknown server may send a text of any length."""
     (found,) = versions("http://s", f"0.1.{'7' * 500}", ours)
     assert f"version 0.1.{'7' * 26}, " in found.what
 

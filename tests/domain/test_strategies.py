@@ -1,4 +1,4 @@
-"""The laws of every strategy, whichever is registered."""
+"""Laws that hold for every registered strategy."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -16,7 +16,7 @@ counting = pytest.mark.parametrize("name", sorted(NEEDS_EXPERTS))
 
 @st.composite
 def ballots(draw: st.DrawFn, least: int = 0) -> tuple[list[Vote], int]:
-    """Votes of different people, never more than there are seats."""
+    """Draw votes of different people, at most as many as there are seats."""
     seats = draw(st.integers(max(least, 1), len(PEOPLE)))
     people = draw(st.permutations(PEOPLE))[: draw(st.integers(least, seats))]
     return [Vote(person, draw(st.booleans())) for person in people], seats
@@ -24,14 +24,14 @@ def ballots(draw: st.DrawFn, least: int = 0) -> tuple[list[Vote], int]:
 
 @st.composite
 def conversations(draw: st.DrawFn) -> tuple[list[Vote], int]:
-    """Votes in which people also change their minds."""
+    """Draw votes in which people may change their minds."""
     seats = draw(st.integers(1, len(PEOPLE)))
     speakers = st.sampled_from(PEOPLE[:seats])
     return draw(st.lists(st.builds(Vote, speakers, st.booleans()), max_size=12)), seats
 
 
 def settled_at(name: str, votes: Sequence[Vote], seats: int) -> Decision | None:
-    """Feed the votes one by one, as they arrive, and stop at the first decision."""
+    """Add the votes one by one, and return the first decision."""
     for count in range(len(votes) + 1):
         decision = verdict(name, votes[:count], seats)
         if decision is not None:

@@ -1,6 +1,6 @@
-"""Whatever an agent adds to a request can only make it stricter: whole requests against any book of rules.
+"""Anything that an agent adds to a request can only make the result stricter: whole requests against any rulebook.
 
-`test_rules.py` holds the laws of what rules see; here a request is read, hidden corners and all, as one that comes in.
+`test_rules.py` tests the laws for attributes; here a complete request is parsed like one from a client.
 """
 
 from typing import Any, TypeAlias
@@ -26,21 +26,19 @@ Body: TypeAlias = dict[str, Any]
 def outcome(
     rules: list[Rule], body: Body, *, tags: tuple[str, ...] = (), counts: bool = True, consecutive: int = 0
 ) -> Recommendation:
-    """Ask as the server does when a breakpoint is raised."""
+    """Decide as the server does when a breakpoint is created."""
     book = Book(1, Rulebook.of(rules, tags), Counting(allowed=counts, floor=1))
     return follow(book, Question.of(draft(body)), Ground(1, consecutive), now=NOW)
 
 
 def saying(body: Body, **more: Any) -> Body:
-    """The same request with more in its payload."""
+    """Return the same request with additional payload fields."""
     return {**body, "payload": {**body["payload"], **more}}
 
 
 def without(body: Body, *names: str) -> Body:
     return {**body, "payload": {name: value for name, value in body["payload"].items() if name not in names}}
 
-
-# ── requests and rules at random ──
 
 some_tags = st.lists(words, min_size=1, max_size=3)
 bodies: st.SearchStrategy[Body] = st.fixed_dictionaries(
@@ -82,7 +80,7 @@ ATTRIBUTES = ("tags", "expert", "agentId", "title", "risk", "attempt", "strategy
 
 
 def leaves(*unnamed: str) -> st.SearchStrategy[Node]:
-    """Predicates on everything but these, however they may be reached."""
+    """Draw predicates on everything except these attributes, also within the payload."""
     named = tuple(name for name in ATTRIBUTES if name not in unnamed)
     inside = [field for name, field in AGENTS_FIELDS.items() if name not in unnamed]
     return st.one_of(predicates(only=named), *inside)
@@ -108,13 +106,11 @@ counted = st.integers(0, 4)
 
 
 def test_the_worlds_below_hold_approvals_and_prompts() -> None:
-    """Else the laws would say nothing."""
+    """Otherwise, the laws would prove nothing."""
     worlds = st.tuples(any_rules(), bodies).filter(lambda world: bool(world[0]))
     find(worlds, lambda world: outcome(*world).recommended)
     find(worlds, lambda world: not outcome(*world).recommended)
 
-
-# ── the laws ──
 
 WISHES: dict[str, dict[str, Any]] = {
     "hardStop": {"hardStop": True},
@@ -130,7 +126,7 @@ WISHES: dict[str, dict[str, Any]] = {
 def test_no_rule_approves_what_asks_for_a_person(
     wish: str, rules: list[Rule], tags: tuple[str, ...], body: Body, consecutive: int
 ) -> None:
-    """Not even a rule on the very field that asks."""
+    """Not even a rule on the field that requires a person."""
     assert not outcome(rules, saying(body, **WISHES[wish]), tags=tags, consecutive=consecutive).recommended
 
 
@@ -158,7 +154,7 @@ def test_naming_a_risk_that_no_rule_names_never_turns_a_prompt_into_an_approval(
 
 
 def one_way(risk: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
-    """Expressions that speak of risk in this way only, and of everything else as they like."""
+    """Draw expressions that restrict risk only in this direction, and other attributes in any."""
     beside = leaves("risk")
     either = risk | beside | beside.map(lambda node: ("not", node))
     return either | st.tuples(st.sampled_from(["and", "or"]), st.lists(either, min_size=2, max_size=3).map(tuple))
@@ -180,7 +176,7 @@ def test_a_higher_risk_is_stricter_where_rules_approve_below_and_stop_above(
 
 
 def test_a_rule_that_asks_for_one_risk_can_be_met_by_raising_it() -> None:
-    """What the law above does not promise: write `risk <= 'medium'`, which low risk meets too."""
+    """The previous law does not cover this: write `risk <= 'medium'`, which low risk satisfies too."""
     rule = Rule(id="rule-1", pattern="*(risk = 'medium')", action="auto-approve")
     body = {"agentId": "ci", "payload": {"question": "Go on?"}}
     assert [outcome([rule], saying(body, risk=risk)).recommended for risk in RISKS] == [False, True, False]
@@ -220,8 +216,6 @@ def test_a_higher_count_is_stricter_and_one_below_one_is_none(
     assert approved(-1) == approved(0) == approved(None) <= approved(after_n + more)
 
 
-# ── tags ──
-
 positive_tags = leaf("tags", ["contains", "matches"], words)
 beside_tags = leaves("tags")
 positively = positive_tags | st.tuples(
@@ -247,7 +241,7 @@ def test_another_tag_hides_nothing_from_a_never_rule_that_asks_for_one(
     more: list[str],
     inside: bool,  # noqa: FBT001
 ) -> None:
-    """Whichever rules approve: what stopped before the tag was added still does, and no tag is lost."""
+    """With any rules, a request that was stopped before the tag was added is still stopped, and no tag is lost."""
     old: Body = body["payload"] if inside else body
     added = {"tags": [*more, *(old.get("tags") or ())]}
     changed = saying(body, **added) if inside else body | added
@@ -263,7 +257,7 @@ def test_another_tag_hides_nothing_from_a_never_rule_that_asks_for_one(
 def test_it_makes_no_difference_where_a_tag_is_put(
     rules: list[Rule], tags: tuple[str, ...], body: Body, chosen: list[str], data: st.DataObject
 ) -> None:
-    """Beside the payload, in it, in both, twice: rules on `tags` and on `payload.tags` see all of them."""
+    """Outside the payload, in it, in both or twice: rules on `tags` and on `payload.tags` see all of them."""
 
     def placed() -> Body:
         places = [data.draw(st.sampled_from(["top", "inside", "both"])) for _ in chosen]
@@ -273,9 +267,6 @@ def test_it_makes_no_difference_where_a_tag_is_put(
 
     one, other = outcome(rules, placed(), tags=tags), outcome(rules, placed(), tags=tags)
     assert (one.recommended, one.source, one.matched_rule) == (other.recommended, other.source, other.matched_rule)
-
-
-# ── what is said twice ──
 
 
 @given(st.none() | words, st.none() | words, st.none() | words, st.none() | words)

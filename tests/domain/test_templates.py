@@ -1,4 +1,4 @@
-"""Templates: paths into an event, filled or refused; nothing an event says is ever run."""
+"""Templates: paths into an event, which are filled or rejected; the content of an event is never executed."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What an answer must look like, and which forms can be asked."""
+"""Valid answers and valid forms."""
 
 from typing import Any
 

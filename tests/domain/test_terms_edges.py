@@ -1,4 +1,4 @@
-"""Terms at their limits: every boundary is tried on both sides."""
+"""Limits of forms and answers, each tested on both sides."""
 
 from collections.abc import Callable
 from typing import Any
@@ -165,7 +165,7 @@ def test_a_form_without_required_fields_can_be_approved_without_answers() -> Non
 
 
 ODD, ODD_STEP = "a/b~c", "a~1b~0c"
-"""A name, and how it stands in a JSON pointer."""
+"""A name, and its form in a JSON pointer."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Tool calls as questions: named for good, gated by their tool, and told to the model in a sentence."""
+"""Tool calls as questions: stable keys, gates named after tools, and outcomes as sentences for the model."""
 
 from dataclasses import replace
 

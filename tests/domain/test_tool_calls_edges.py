@@ -1,4 +1,4 @@
-"""A tool call to the letter: its digest and key, what fits where, and what is shown of it."""
+"""Exact details of tool calls: digests, keys, types of edits, and displayed content."""
 
 import hashlib
 from dataclasses import replace
@@ -21,7 +21,7 @@ DIGEST = sha('assent-tool-call/1\n{"arguments":{"a":"é","b":1},"tool":"deploy"}
 
 
 def test_the_digest_and_the_key_are_the_same_in_every_version() -> None:
-    """An agent that was updated while people thought must still find its question."""
+    """An agent that was updated while a question was pending must still find it."""
     assert CALL.digest == DIGEST
     whole = f'["langgraph","t-1","c-1","{DIGEST}"]'
     assert CALL.key == f"langgraph-{sha(whole)}"
@@ -153,7 +153,7 @@ def test_every_misfit_is_named_and_what_was_not_there_is_none() -> None:
     ],
 )
 def test_only_an_argument_that_is_there_and_may_be_changed_is(edits: Any, result: Any) -> None:
-    """The ghost may be changed by its name, but the call has no such argument."""
+    """ "ghost" is editable, but the call has no such argument."""
     call = replace(CALL, arguments={"version": "1.4", "target": "eu"}, editable=["version", "ghost"])
     assert edited(call, edits) == result
     assert call.arguments == {"version": "1.4", "target": "eu"}

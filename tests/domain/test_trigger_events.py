@@ -1,4 +1,4 @@
-"""Events of the outside world: their words, what can be asked of them, and the envelope that others read."""
+"""Trigger events: stored names, attributes for patterns, and the envelope for other programs."""
 
 from enum import StrEnum
 from typing import Any
@@ -53,7 +53,7 @@ def test_the_words_are_the_ones_that_databases_and_files_have(kind: type[StrEnum
 
 
 def test_a_run_marks_what_it_writes_as_it_did_in_every_release() -> None:
-    """Commits and comments with the mark are out in the world: another one would let loops through."""
+    """Marked commits and comments exist already: with another mark, loops would not be detected."""
     assert MARK == "assent-run:"
 
 

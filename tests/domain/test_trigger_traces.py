@@ -1,4 +1,4 @@
-"""What is kept of how a trigger met an event: as much as is worth keeping, and never another answer."""
+"""Stored results of evaluating a trigger: only the useful parts, and always consistent with the trace."""
 
 from typing import Any
 
@@ -109,7 +109,7 @@ def test_a_match_that_somebody_writes_on_leaves_the_next_as_it_was() -> None:
     number=st.sampled_from([None, 7, "7"]),
 )
 def test_what_is_kept_is_what_a_trace_says(on: str, kind: str, view: dict[str, Any], number: Any) -> None:
-    """Where the type is another, only the first finding is kept; nothing else is different."""
+    """If the type differs, only the first finding is stored; everything else is equal."""
     event = happened(kind, {"number": number}, **view)
     found, said = kept(on, event), told(trace(trigger(on), event))
     other = bool(said["findings"]) and said["findings"][0]["held"] is False

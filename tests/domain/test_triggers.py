@@ -1,4 +1,4 @@
-"""Triggers and events: what matches and why, what the run is given, which keys events share."""
+"""Triggers and events: which match and why, the inputs of a run, and shared keys."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What triggers are by default, the words and digests that outlive a release, and where exactly texts are cut."""
+"""Defaults of triggers, names and digests that never change, and exact limits of texts."""
 
 import hashlib
 from enum import StrEnum
@@ -43,7 +43,7 @@ def sha(text: str) -> str:
 
 
 def shown(value: Any, asked: str = "title = 'x'") -> Any:
-    """What a trace shows of a value."""
+    """Return how a trace shows a value."""
     name = asked.partition(" ")[0]
     return told(trace(trigger(on=f"*({asked})"), happened({name: value})))["findings"][1]["actual"]
 
@@ -111,7 +111,7 @@ def test_a_key_of_five_hundred_characters_is_kept_as_it_is() -> None:
 
 
 def test_a_longer_key_is_its_beginning_and_a_digest_of_all_of_it() -> None:
-    """Keys are stored: with another form, what has fired once would fire again after an update."""
+    """Keys are stored: with another form, events that have already fired would fire again after an update."""
     long = "k" * 501
     assert key_of("{{ event.title }}", happened({"title": long})) == "k" * 435 + "#" + sha(long)
     assert once_of(trigger(once="{{ event.title }}"), happened({"title": long})) == "k" * 435 + "#" + sha(long)
@@ -137,7 +137,7 @@ def test_an_empty_text_is_nothing_to_fire_once_for() -> None:
 
 
 def test_what_a_person_is_asked_about_has_the_same_digest_in_every_release() -> None:
-    """A question may wait while the service is updated; with another digest the approval would count for nothing."""
+    """A question may be pending during an update; with another digest, its approval would be ignored."""
     one = trigger(inputs={"b": 1, "a": "{{ event.repo }}"})
     other = trigger(inputs={"a": "{{ event.repo }}", "b": 1})
     text = 'assent-firing/1\n["fix-ci", "1", {"a": "acme/shop", "b": 1}, "fixer", "evt_1", ["evt_0"]]'

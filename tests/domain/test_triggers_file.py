@@ -1,4 +1,4 @@
-"""Triggers as they are written: read, refused with their place, and written back the same."""
+"""Triggers in files: parsing, errors with their places, and round trips."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Triggers as they are written: the limits to the character, the places and sentences of refusals, and the way back."""
+"""Edge cases of triggers in files: exact limits, places and messages of errors, and round trips."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A trigger of assent.yaml and one of the API are the same, spelt otherwise."""
+"""Conversion of triggers between assent.yaml and the API."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What others wrote is read as what it is: nothing in it hides, turns the line around or covers its neighbours."""
+"""Text from others is shown safely: nothing is hidden, reverses the text direction or covers other text."""
 
 import unicodedata
 
@@ -14,7 +14,7 @@ from tools.hidden_characters import MODULE, module
 STYLE, JOINER, KEYCAP = "\ufe0f", "\u200d", "\u20e3"
 ACUTE = "\u0301"
 UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
-# Format characters that are drawn: Arabic number signs, the end of a verse, marks of Syriac and Kaithi.
+# Visible format characters: Arabic number signs, the end of a verse, and marks of Syriac and Kaithi.
 DRAWN = frozenset(map(chr, (*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2)))
 
 

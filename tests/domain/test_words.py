@@ -1,4 +1,4 @@
-"""The words that databases, agents and reviewers know, a second time: another one would not be understood."""
+"""Names known to databases, agents and reviewers, repeated here because they must not change."""
 
 from enum import StrEnum
 
@@ -42,7 +42,7 @@ WORDS: dict[type[StrEnum], list[str]] = {
 
 @pytest.mark.parametrize("kind", WORDS, ids=lambda kind: f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}")
 def test_the_words_are_the_ones_others_know(kind: type[StrEnum]) -> None:
-    # A later issue may add words of its own; the ones there are stay as they are.
+    # Later issues may add names, but the existing ones never change.
     assert set(WORDS[kind]) <= set(kind)
 
 

@@ -1,4 +1,4 @@
-"""YAML the way people mean it, with the line of every value."""
+"""YAML as people expect it, with the line of every value."""
 
 import json
 from typing import Any

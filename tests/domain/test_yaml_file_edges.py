@@ -1,4 +1,4 @@
-"""Where exactly YAML stops being what we read, and where in the file a person is sent."""
+"""Exact limits of the accepted YAML, and the places in errors."""
 
 from typing import Any
 
@@ -92,7 +92,7 @@ def test_a_file_of_a_mebibyte_is_looked_at_and_one_byte_more_is_not() -> None:
 
 
 def standing_for(values: int) -> bytes:
-    """A list of lists, most of them the same one: 100 values each, the list itself counted, and one for the whole."""
+    """Return a list that mostly repeats one list: 100 values each, including the list, plus one for the whole."""
     whole, rest = divmod(values - 1, 100)
     last = f", [{', '.join('0' * (rest - 1))}]" if rest else ""
     return f"[&a [{', '.join('0' * 99)}]{', *a' * (whole - 1)}{last}]".encode()

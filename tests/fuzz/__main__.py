@@ -1,4 +1,4 @@
-"""Search for as long as wanted: `python -m tests.fuzz --seconds 600`; see tests/fuzz/led.py for one led by coverage."""
+"""Search for as long as you like: `python -m tests.fuzz --seconds 600`; tests/fuzz/led.py is guided by coverage."""
 
 import argparse
 import random

@@ -1,6 +1,6 @@
-"""The same search led by coverage: `pip install atheris`, which no lock file has, then `python -m tests.fuzz.led`.
+"""The same search guided by coverage: run `pip install atheris`, which is not locked, then `python -m tests.fuzz.led`.
 
-Takes libFuzzer's own arguments, such as -max_total_time=600.
+Accepts libFuzzer's arguments, such as -max_total_time=600.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Texts that are nearly patterns, and what must hold for every text there is."""
+"""Texts that are almost patterns, and properties that hold for every text."""
 
 import random
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ SUBJECTS = (
 
 
 def texts(chance: random.Random) -> Iterator[str]:
-    """Bend what is right, a little or a lot, for ever."""
+    """Modify valid patterns slightly or heavily, indefinitely."""
     pool = list(SEEDS)
     while True:
         text = chance.choice(pool)
@@ -68,7 +68,7 @@ def _bent(text: str, chance: random.Random, pool: list[str]) -> str:
 
 
 def check(text: str) -> bool:
-    """Return whether it is a pattern. Whatever it is, nothing but a PatternError with a place in it may come of it."""
+    """Return whether it is a valid pattern; if not, it must raise a PatternError with a place, and nothing else."""
     try:
         pattern = parse(text)
     except PatternError as refused:
@@ -90,6 +90,6 @@ def _check_refusal(text: str, refused: PatternError) -> None:
     assert 1 <= line <= len(lines)
     assert 1 <= column <= len(lines[line - 1]) + 1
     assert len(refused.message) < 1_000
-    # What is said must be able to travel.
+    # The message must be encodable.
     refused.message.encode()
     str(refused.details).encode()

@@ -1,4 +1,4 @@
-"""A hundred thousand texts, and whatever hypothesis thinks of: each is a pattern or is refused with its place."""
+"""100,000 generated texts and those of Hypothesis: each is a pattern, or is rejected with its place."""
 
 import os
 import random
@@ -27,7 +27,7 @@ def test_no_text_is_worse_than_a_refusal(capsys: pytest.CaptureFixture[str]) -> 
             raise
     with capsys.disabled():
         sys.stdout.write(f"\n{TEXTS} texts, {accepted} of them patterns, seed {seed}\n")
-    # Texts that are all right, or all wrong, would try nothing.
+    # If all texts were valid or all invalid, the test would prove nothing.
     assert TEXTS // 100 < accepted < TEXTS // 2
 
 

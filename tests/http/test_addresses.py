@@ -1,4 +1,4 @@
-"""What may stand in an address, and how much of one is shown."""
+"""Ids in paths, and the displayed part of a URL."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Clients that never finish their request are cut off; those that wait for an answer are not."""
+"""Clients that never finish their request are disconnected; those that wait for a response are not."""
 
 import asyncio
 import contextlib
@@ -39,7 +39,7 @@ class Time:
 
 
 class Place:
-    """A server whose answers to /wait come when they are let go."""
+    """A server that responds to /wait only when the test allows it."""
 
     def __init__(self) -> None:
         self.time = Time()
@@ -95,7 +95,7 @@ class Place:
         return reader, writer
 
     async def open_unread(self, sent: bytes) -> socket.socket:
-        """Connect a client that sends and does not read until the test does."""
+        """Connect a client that sends, and does not read until the test does."""
         client = socket.socket()
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.setblocking(False)
@@ -106,7 +106,7 @@ class Place:
         return client
 
     async def connections(self, count: int, *, ready: Any = None) -> None:
-        """Wait until the server has so many, each with what was sent to it."""
+        """Wait until the server has this many connections that are all ready."""
 
         async def look() -> list[Any]:
             return list(self.server.server_state.connections)
@@ -159,7 +159,7 @@ async def test_a_trickle_of_headers_does_not_buy_time(place: Place) -> None:
         writer.write(b"x")
         await writer.drain()
     assert place.pass_by(10) == 1
-    with contextlib.suppress(ConnectionResetError):  # what the server has not read is lost with the connection
+    with contextlib.suppress(ConnectionResetError):  # unread data is lost when the server closes the connection
         assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
 
 

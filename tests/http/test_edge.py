@@ -1,4 +1,4 @@
-"""The outermost layer, around applications made for the purpose."""
+"""The outermost middleware, with small test applications."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""What every answer tells a browser to leave alone, and what is written down about whoever was refused."""
+"""Security headers of every response, and the logging of rejected requests and sign-ins."""
 
 import socket
 from typing import Any
@@ -17,7 +17,7 @@ LONGEST_PASSWORD = "é" * 99 + "  Aa\u202f" + "x" * 96
 
 
 async def answers(node: Node) -> dict[str, Any]:
-    """One answer of every kind: for programs, for people, a script of ours, a file of an agent's."""
+    """Return a response of every kind: API, pages, a script, and an agent's file."""
     browser = await signed_in(node, "ann", "viewer")
     file = {"path": "a.md", "format": "markdown", "content": "x"}
     created = await node.create(payload={"context": {"files": [file]}})
@@ -179,7 +179,7 @@ def test_a_client_that_never_reads_is_disconnected_by_a_real_server(sqlite_setti
 
 
 def test_a_websocket_upgrade_is_answered_as_a_plain_request(sqlite_settings: Settings) -> None:
-    """Connections of another protocol are not watched for slow clients."""
+    """Connections of other protocols are not watched for slow clients."""
     with server(sqlite_settings) as process:
         where = urlsplit(process.url)
         with socket.create_connection((where.hostname, where.port), timeout=60) as raw:

@@ -1,4 +1,4 @@
-"""The waiting hub: who is woken by what, and that nobody is forgotten or kept."""
+"""The hub of waiters: which change wakes which waiter, and nothing is lost or left behind."""
 
 import asyncio
 from typing import Any

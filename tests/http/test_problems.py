@@ -17,7 +17,7 @@ from assent.wire import breakpoints as wire
 
 
 def every_error(kind: type[AssentError] = AssentError) -> Iterator[type[AssentError]]:
-    for each in (kind for kind in kind.__subclasses__() if kind.__module__ == errors.__name__):  # not the SDK's own
+    for each in (kind for kind in kind.__subclasses__() if kind.__module__ == errors.__name__):  # not those of the SDK
         yield each
         yield from every_error(each)
 

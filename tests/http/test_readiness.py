@@ -1,4 +1,4 @@
-"""A node is ready when it can write what it is asked to write, and says why when it is not."""
+"""A node is ready if it can write to its database, and gives the reason if it is not."""
 
 import asyncio
 from collections.abc import Callable
@@ -107,13 +107,13 @@ async def test_a_database_that_takes_no_writes_takes_the_node_out(node: Node) ->
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
-        # Each writer finds its connection cut once, and then opens one that only reads.
+        # Each connection of the pool fails once, and is then replaced by a read-only one.
         said = [await reason(readiness(node)) for _ in range(10)]
         assert said[-1] == "The database is not accepting writes."
 
 
 class Counting:
-    """A database that counts what it is asked to write."""
+    """A database that counts its writes."""
 
     damaged = False
 
@@ -128,7 +128,7 @@ class Counting:
 
 async def test_however_many_ask_the_database_is_asked_once(node: Node) -> None:
     counting = Counting(node.assent.database)
-    checked = Readiness(counting, node.assent.hub, folder=None, min_free_mb=0)  # type: ignore[arg-type]  # only writes
+    checked = Readiness(counting, node.assent.hub, folder=None, min_free_mb=0)  # type: ignore[arg-type]  # only the used methods
     await asyncio.gather(*(checked.check() for _ in range(50)))
     assert counting.writes == 1
 

@@ -1,4 +1,4 @@
-"""Whatever the bytes and whatever an agent calls them, a browser never runs them."""
+"""A browser never executes a file, with any content and any declared format."""
 
 import pytest
 from hypothesis import example, given

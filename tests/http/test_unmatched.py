@@ -1,4 +1,4 @@
-"""Requests that no route takes are answered from an index, with the same answers as a scan of all routes gives."""
+"""Requests without a route are answered from an index, with the same responses as a scan of all routes."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ async def test_the_index_finds_what_a_scan_of_all_routes_finds(node: Node) -> No
 
 
 def _routes(app: Any) -> list[Any]:
-    """Return the routes of the application that stands behind all that is put before it."""
+    """Return the routes of the application inside its middleware."""
     while not hasattr(app, "routes"):
         app = next(value for name, value in vars(app).items() if name.endswith("app"))
     return list(app.routes)

@@ -1,4 +1,4 @@
-"""Errors of the validator reach people as plain sentences."""
+"""Validation errors reach people as plain sentences."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is written is what the wire models promise: any stored breakpoint's JSON validates against them."""
+"""Rendered JSON of any stored breakpoint is valid according to the wire models."""
 
 import json
 from typing import Any
@@ -47,7 +47,7 @@ documents = st.recursive(
 
 @st.composite
 def bodies(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw a request body that creating accepts."""
+    """Draw a valid request body for a new breakpoint."""
     maybe: dict[str, st.SearchStrategy[Any]] = {
         "question": words,
         "expert": st.lists(st.sampled_from(["ann", "ben", "owner", "ghost", "ops"]), min_size=1, max_size=4),
@@ -91,7 +91,7 @@ def responses(draw: st.DrawFn) -> Response:
 
 @st.composite
 def stored(draw: st.DrawFn) -> tuple[Breakpoint, list[Response]]:
-    """Draw a breakpoint in any state it can be stored in, with the responses it got."""
+    """Draw a breakpoint in any state that can be stored, with its responses."""
     wanted = draft(wire.CreateBreakpoint.model_validate(draw(bodies())).model_dump(by_alias=True, exclude_unset=True))
     directory = Directory(frozenset({"ann", "ben", "boss"}), {"ops": frozenset({"ann"})}, "boss")
     seats, missing = seats_for(wanted.experts, directory)

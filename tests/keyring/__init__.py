@@ -1,1 +1,1 @@
-"""The keys of stored secrets, and the references by which settings name secrets."""
+"""Encryption keys of stored secrets, and references to secrets in settings."""

@@ -1,4 +1,4 @@
-"""What is sealed opens only with its key, in its place, unchanged."""
+"""A sealed secret can be opened only with its key, in its place and unchanged."""
 
 import secrets
 import stat
@@ -117,7 +117,7 @@ def test_the_key_file_is_made_on_first_need_for_its_owner_only(tmp_path: Path) -
     ring = Keyring(file.read, secrets.token_bytes, make=file.make)
     with pytest.raises(Unavailable):
         ring.open(Sealed("key_none", b""), *PLACE)
-    assert not file.path.exists(), "reading makes no key"
+    assert not file.path.exists(), "reading must not create a key"
 
     ring.seal("x", *PLACE)
 

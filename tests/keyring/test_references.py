@@ -1,4 +1,4 @@
-"""Secrets in settings are references, and no message repeats what they lead to."""
+"""Secrets in settings are references, and no message contains their values."""
 
 import pickle
 from pathlib import Path

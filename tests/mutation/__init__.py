@@ -1,1 +1,1 @@
-"""Small faults put into src/assent/domain, one at a time, to see whether the tests notice."""
+"""Mutation testing: inserts small faults into src/assent/domain, one at a time, and checks that tests detect them."""

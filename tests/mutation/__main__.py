@@ -1,4 +1,4 @@
-"""How many small faults in the domain do its tests notice? `python -m tests.mutation --module rules.py --sample 60`."""
+"""Measure how many faults in the domain its tests detect: `python -m tests.mutation --module rules.py --sample 60`."""
 
 import argparse
 import os
@@ -36,7 +36,7 @@ def table(scores: list[Score]) -> str:
 
 
 def weighted(scores: list[Score]) -> float:
-    """Return the share of all faults: a sample takes as many of a large module as of a small one."""
+    """Return the rate over all faults: each module is weighted by its number of faults, not by its sample size."""
     faults = sum(score.of for score in scores)
     return sum(score.of * score.rate for score in scores) / faults if faults else 1.0
 

@@ -1,7 +1,7 @@
-"""Every small fault that a module can be given: what is changed, where, and the code that comes of it.
+"""All small faults that can be inserted into a module: what changes, where, and the resulting code.
 
-Left out is what does nothing when the code runs: annotations, docstrings, assertions for the type checkers, `del` of an
-unused name, and the settings of decorators. A fault in a text for people is marked as such, and counted apart.
+Code without an effect at runtime is skipped: annotations, docstrings, assertions for type checkers, `del` of an unused
+name, and the arguments of decorators. A fault in a message for people is marked and counted separately.
 """
 
 import ast
@@ -45,7 +45,7 @@ _WORDS = re.compile(r"\w[,;:]? \w")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """One fault: a place in the tree of a module, and what stands there instead."""
+    """One fault: a place in the syntax tree of a module, and its replacement."""
 
     owner: ast.AST
     field: str
@@ -55,14 +55,14 @@ class Mutant:
     column: int
     what: str
     function: str | None
-    """The outermost function whose body it is in; None where it works when the module is imported."""
+    """The outermost function whose body contains it; None if it takes effect when the module is imported."""
     message: bool
 
     def __str__(self) -> str:
         return f"{self.line}:{self.column} {self.function or 'module'}: {self.what}"
 
     def compiled(self, tree: ast.Module, filename: str) -> CodeType:
-        """Compile the module with this fault in it; the tree is left as it was."""
+        """Compile the module with this fault; the tree is restored."""
         before = self._put(self.instead)
         try:
             return compile(ast.fix_missing_locations(tree), filename, "exec")
@@ -86,7 +86,7 @@ def mutants(tree: ast.Module) -> list[Mutant]:
 
 
 def functions(tree: ast.Module) -> dict[str, range]:
-    """Return the outermost functions by their qualified names, and the lines of each."""
+    """Return the qualified names of the outermost functions, with their lines."""
     found: dict[str, range] = {}
 
     def search(body: list[ast.stmt], prefix: str) -> None:
@@ -167,7 +167,7 @@ def _skipped(node: ast.AST, field: str, child: ast.AST) -> bool:
 
 
 def _faults(node: ast.AST, field: str, child: ast.AST) -> Iterator[tuple[Any, str]]:
-    """Return what may stand instead of a node, and how to call the change."""
+    """Yield each replacement of a node with a description of the change."""
     yield from _other_operators(node, child)
     if isinstance(child, ast.Constant):
         yield from _other_constants(child)
@@ -192,7 +192,7 @@ def _other_operators(node: ast.AST, child: ast.AST) -> Iterator[tuple[ast.AST, s
 
 
 def _union(node: ast.AST) -> bool:
-    """Recognise `int | float`, which only stands where a type does."""
+    """Recognize `int | float`, which occurs only as a type."""
     return isinstance(node, ast.BinOp) and all(
         isinstance(side, ast.Name) and (side.id[:1].isupper() or side.id in {"int", "float", "str", "bool"})
         for side in (node.left, node.right)
@@ -229,7 +229,7 @@ def _other_statements(child: ast.stmt) -> Iterator[tuple[ast.stmt, str]]:
 
 
 def _message(node: ast.AST, child: ast.AST) -> bool:
-    """Recognise a sentence: words with blanks between, on one line, perhaps with values in it."""
+    """Recognize a message: words separated by spaces on one line, possibly with values in between."""
     if not isinstance(child, ast.Constant) or not isinstance(child.value, str):
         return False
     parts = node.values if isinstance(node, ast.JoinedStr) else [child]

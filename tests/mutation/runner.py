@@ -1,7 +1,7 @@
-"""One parent that has collected the tests, and a child for each fault, which puts it in and runs what may notice.
+"""A parent process that collects the tests, and a child process per fault that inserts it and runs the relevant tests.
 
-A fault in the body of a function is put in by exchanging the function's code, which takes no time. One that works when
-its module is imported, or whose function was called while the tests were collected, needs all of it imported anew.
+A fault in the body of a function is inserted by replacing the function's code, which takes no time. If it takes effect
+when its module is imported, or if its function was called during collection, everything is imported again.
 """
 
 import ast
@@ -36,11 +36,11 @@ from tests.mutation.quick import OPTIONS, quicken, warm_up
 ROOT = Path(__file__).parents[2]
 DOMAIN = ROOT / "src" / "assent" / "domain"
 LONGEST = 1.5
-"""Seconds of processor time; a test that takes more is left out."""
+"""Seconds of processor time; a test that takes longer is skipped."""
 ENOUGH = 2.0
-"""Seconds of processor time for one fault; the slower tests of other modules are left out beyond it."""
+"""Seconds of processor time per fault, beyond which slower tests of other modules are skipped."""
 OWN = {"breakpoint": "lifecycle", "expressions": "patterns", "grammar": "patterns"}
-"""What the tests of a module are called where they are not called after it."""
+"""The names in the test files of a module, if they differ from the module's."""
 MEMORY = 3 * 2**30
 SURVIVED, NOTICED, CRASHED = 0, 1, 70
 
@@ -68,7 +68,7 @@ class Module:
         return next((name for name, lines in self.functions.items() if line in lines), None)
 
     def live(self) -> dict[str, FunctionType]:
-        """Return the functions of the imported module, also those behind classmethod, property and lru_cache."""
+        """Return the functions of the imported module, including those inside classmethod, property and lru_cache."""
         return {each.__qualname__: each for each in _functions_in(importlib.import_module(self.name), self.name)}
 
 
@@ -82,7 +82,7 @@ def _functions_in(holder: Any, module: str) -> Iterator[FunctionType]:
 
 
 class Calls:
-    """Which functions of the domain are called, as `module.function`."""
+    """Records which functions of the domain are called, as `module.function`."""
 
     def __init__(self, modules: Sequence[Module]) -> None:
         self._modules = {str(module.path): module for module in modules}
@@ -127,7 +127,7 @@ class Score:
         return self.killed.total() / self.tried if self.tried else 1.0
 
     def interval(self) -> tuple[float, float]:
-        """Return the Wilson interval at 95 %; the rate itself where nothing was left untried."""
+        """Return the Wilson interval at 95 %, or the rate itself if all faults were tried."""
         if self.tried in {0, self.of}:
             return self.rate, self.rate
         z, n, p = 1.96, self.tried, self.rate
@@ -137,7 +137,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What one test did when nothing was wrong."""
+    """The result of a test without faults."""
 
     seconds: float
     passed: bool
@@ -145,7 +145,7 @@ class Told:
 
 
 class Runner:
-    """A plugin: pytest collects, and where it would run the tests once, they are run for each fault."""
+    """A pytest plugin: instead of running the collected tests once, it runs them for each fault."""
 
     def __init__(
         self, modules: Sequence[Module], *, sample: int | None, seed: int, jobs: int, again: frozenset[str] | None
@@ -178,7 +178,7 @@ class Runner:
         return True
 
     def _baseline(self) -> dict[str, Told]:
-        """Run every test once in a child, so that this process stays as it was before any test."""
+        """Run every test once in a child process, so that no test changes the state of this process."""
         with tempfile.NamedTemporaryFile("r", prefix="assent-mutation-") as file:
             os.waitpid(_forked(lambda: Path(file.name).write_text(json.dumps(list(self._tell()))) and 0), 0)
             return {name: Told(seconds, passed, frozenset(called)) for name, seconds, passed, called in json.load(file)}
@@ -220,7 +220,7 @@ class Runner:
         say(f"{score.module}: {score.killed.total()} of {score.tried} killed, {score.rate:.1%} ({took:.0f} s)")
 
     def _unchanged(self, module: Module) -> None:
-        """Put the module in its own place both ways: whatever is noticed then is our fault."""
+        """Insert the unchanged module in both ways: any failure then is an error of this tool."""
         code = compile(module.tree, str(module.path), "exec")
         tests = self._tests(module, None)
 
@@ -258,7 +258,7 @@ class Runner:
         self._running[_forked(changed)] = score, name
 
     def _tests(self, module: Module, function: str | None) -> list[str]:
-        """Return the tests that came to a function, or to any of the module: its own first, then the quick ones."""
+        """Return the tests that called a function, or any function of the module: its own first, then the fastest."""
         stem = module.path.stem
 
         def concerns(name: str, told: Told) -> bool:
@@ -274,7 +274,7 @@ class Runner:
         ]
 
     def _limit(self, tests: Sequence[str]) -> None:
-        """Processor time, not the clock: the machine may be busy with something else."""
+        """Limit processor time instead of elapsed time, because the machine may be busy."""
         seconds = 5 + math.ceil(4 * sum(self._told[name].seconds for name in tests))
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -315,7 +315,7 @@ class Runner:
 
 
 class _Chosen:
-    """Of what is collected anew: what was chosen, in that order, and what no longer has the name it had."""
+    """Selects the chosen tests in their order after a new collection, and those whose names have changed."""
 
     def __init__(self, tests: Sequence[str], known: Any) -> None:
         self._order = {name: n for n, name in enumerate(tests)}
@@ -328,7 +328,7 @@ class _Chosen:
 
 
 class _Instead(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Gives whoever imports the module the one with the fault."""
+    """Imports the module with the fault instead of the original."""
 
     def __init__(self, module: Module, code: CodeType) -> None:
         self._module, self._code = module, code
@@ -361,7 +361,7 @@ def _passes(items: Sequence[pytest.Item]) -> bool:
 
 
 def _forked(work: Callable[[], int]) -> int:
-    """Start a child that ends with what the work returns, says nothing, and returns to nobody."""
+    """Start a child process without output that exits with the result of the work and never returns to the caller."""
     pid = os.fork()
     if pid:
         return pid

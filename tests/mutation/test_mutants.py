@@ -1,4 +1,4 @@
-"""The faults themselves: each kind is made, each is told apart, and what does nothing is left alone."""
+"""The faults: each kind is generated and distinguished, and code without an effect is skipped."""
 
 import ast
 import subprocess
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def faults(source: str) -> list[str]:
-    """Return the module with each fault in it, as text."""
+    """Return the text of the module with each fault."""
     tree = ast.parse(source)
     found: list[str] = []
     for each in mutants(tree):
@@ -109,7 +109,7 @@ def test_a_sample_has_an_interval_and_the_whole_has_none() -> None:
 
 
 def test_a_run_counts_what_is_noticed_and_names_what_is_not(tmp_path: Path) -> None:
-    """One weak test: it looks at literal globs, and never at a star."""
+    """A single weak test, which uses literal globs and never a star."""
     weak = tmp_path / "test_globs_weakly.py"
     weak.write_text(
         "from assent.domain.globs import glob_matches\n\n\n"
@@ -119,4 +119,4 @@ def test_a_run_counts_what_is_noticed_and_names_what_is_not(tmp_path: Path) -> N
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=250)
     assert "Glob.matches: return _matches(self.pieces, text) → return None" in found.stdout
     assert "Eq → NotEq in text == head" not in found.stdout
-    assert found.returncode == 1, "too few are noticed"
+    assert found.returncode == 1, "too few faults are detected"

@@ -1,1 +1,1 @@
-"""The door outwards, against real receivers."""
+"""Outbound requests, with real receivers."""

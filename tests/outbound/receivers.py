@@ -1,4 +1,4 @@
-"""Receivers that answer as they are told, a name server that changes its mind, and certificates for both."""
+"""Receivers with configurable responses, a name server whose answers change, and certificates."""
 
 import asyncio
 import contextlib
@@ -42,7 +42,7 @@ class Receiver:
 async def receiving(
     answer: Answer, *, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[Receiver]:
-    """Listen, note what comes, and answer every request in the same way."""
+    """Listen, record requests, and give every request the same response."""
     receiver = Receiver()
     tasks = set[asyncio.Task[None]]()
 
@@ -82,7 +82,7 @@ async def _request(reader: asyncio.StreamReader) -> Heard:
 
 
 def says(status: int = 200, body: bytes = b"ok", **headers: str) -> Answer:
-    """Answer properly; `retry_after="5"` is the header Retry-After."""
+    """Respond properly; `retry_after="5"` is the header Retry-After."""
     lines = [f"HTTP/1.1 {status} Whatever", f"Content-Length: {len(body)}"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     return writes("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
@@ -105,7 +105,7 @@ def says_then_closes(content: bytes) -> Answer:
 
 
 def repeats(first: bytes, rest: bytes) -> Answer:
-    """Never come to an end, as fast as the other side takes it."""
+    """Respond endlessly, as fast as the client reads."""
 
     async def answer(writer: asyncio.StreamWriter) -> None:
         writer.write(first)
@@ -131,7 +131,7 @@ async def resets(writer: asyncio.StreamWriter) -> None:
 
 @dataclass
 class Directory:
-    """A resolver that knows these names and no others."""
+    """A resolver that knows only these names."""
 
     names: Mapping[str, Sequence[str]]
     asked: list[str] = field(default_factory=list)
@@ -145,7 +145,7 @@ class Directory:
 
 
 class NameServer(asyncio.DatagramProtocol):
-    """Answers every question for IPv4 addresses with the next line of a script, to be kept for no time at all."""
+    """Answers each IPv4 query with the next line of a script, with a TTL of zero."""
 
     def __init__(self, script: Iterator[Sequence[str]]) -> None:
         self._script = script
@@ -166,7 +166,7 @@ class NameServer(asyncio.DatagramProtocol):
 
 @dataclass
 class AskNameServer:
-    """A resolver that keeps nothing and asks a name server by UDP each time."""
+    """A resolver without a cache, which queries a name server over UDP each time."""
 
     port: int
 
@@ -205,7 +205,7 @@ async def name_server(script: Iterator[Sequence[str]]) -> AsyncIterator[tuple[Na
 
 @dataclass(frozen=True)
 class Certificate:
-    """A certificate that vouches for itself, as a server shows it and as a client could trust it."""
+    """A self-signed certificate, with contexts for a server and for a client that trusts it."""
 
     server: ssl.SSLContext
     client: ssl.SSLContext

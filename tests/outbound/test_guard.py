@@ -1,4 +1,4 @@
-"""Which URLs and addresses are refused before anything is sent."""
+"""URLs and addresses that are rejected before anything is sent."""
 
 import contextlib
 import socket
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from assent.outbound import BadUrl, Outbound, Permanent, Transient, _Guard, check_url, refused
 from tests.outbound.receivers import Directory
 
-# One of every kind of address that leads somewhere else than to the internet.
+# One of every kind of address that is not on the internet.
 REFUSED = [
     *("0.0.0.0", "0.1.2.3", "10.0.0.1", "10.255.255.255", "100.64.0.1", "100.100.100.200", "100.127.255.255"),
     *("127.0.0.1", "127.1.2.3", "169.254.0.1", "169.254.169.254", "172.16.0.1", "172.31.255.255"),
@@ -33,9 +33,9 @@ PUBLIC = [
     *("198.20.0.1", "223.255.255.255", "2606:4700::1111", "2a00:1450:4001:82a::200e", "2001:4860:4860::8888"),
 ]
 
-# Everything a stranger could write where a URL is asked for.
+# Malicious values wherever a URL is accepted.
 BAD_URLS = {
-    # other spellings of 127.0.0.1 and its like
+    # other spellings of 127.0.0.1 and similar addresses
     **dict.fromkeys(
         [
             *("http://0x7f.1/", "http://0x7f000001/", "http://0x7F.0.0.0x1/", "http://2130706433/", "http://127.1/"),
@@ -66,7 +66,7 @@ BAD_URLS = {
         "must have a valid host",
     ),
     **dict.fromkeys(["http://[:::1]/", "http://[1:2]/", "http://[127.0.0.1]/"], "is not a valid IPv6 address"),
-    # names that are none
+    # invalid names
     **dict.fromkeys(["http://127.0.0.1./", "http://localhost./", "https://example.com./"], "must not end with a dot"),
     **dict.fromkeys(
         [
@@ -97,7 +97,7 @@ BAD_URLS = {
         ],
         "must not contain the character U+",
     ),
-    # what looks like one host and is another
+    # URLs that appear to have another host than they do
     **dict.fromkeys(
         [
             *("http://user@example.com/", "http://user:pass@example.com/", "http://example.com@127.0.0.1/"),
@@ -139,7 +139,7 @@ def test_an_address_that_is_not_public_is_refused(text: str) -> None:
     assert refused(ip_address(text))
 
 
-# Known by our own table, whatever the Python it runs on thinks.
+# The kind comes from our own table and does not depend on the version of Python.
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
@@ -200,7 +200,7 @@ def test_what_python_knows_to_be_special_is_refused(address: IPv4Address | IPv6A
 def test_an_address_is_judged_inside_another_too(inner: IPv4Address, around: IPv6Network) -> None:
     outer = around[int(inner)]
     assert refused(outer)
-    assert refused(outer, [around]), "allowing a translator does not allow what it leads to"
+    assert refused(outer, [around]), "allowing a translation prefix does not allow embedded addresses"
     assert refused(outer, [around, IPv4Network(inner)]) is None
 
 
@@ -284,7 +284,7 @@ async def test_a_name_that_leads_to_a_refused_address_is_refused(text: str) -> N
         await outbound.post("http://hooks.test/", body=b"", headers={})
 
     assert not failed.value.gone
-    assert text not in failed.value.message, "the one who chose the name need not know our network"
+    assert text not in failed.value.message, "the message must not reveal our network"
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])

@@ -1,4 +1,4 @@
-"""What is sent, what is taken as an answer, and what is tried again."""
+"""Requests, accepted responses, and retries."""
 
 import asyncio
 import gzip

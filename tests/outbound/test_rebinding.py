@@ -1,6 +1,6 @@
-"""A name that means one address when it is judged and another when it is used.
+"""DNS rebinding: a name that resolves to one address when it is checked and to another when it is used.
 
-127.0.0.1 plays the public address here, since it is allowed; 127.0.0.2 plays the private one, and listens too.
+127.0.0.1 plays the public address, because it is allowed; 127.0.0.2 plays the private one, and listens too.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ async def test_the_judged_address_is_the_one_connected_to() -> None:
     async with scene(first_public_then_private()) as rebinding:
         assert await rebinding.post() == 204
 
-        assert rebinding.names.questions == 1, "a second answer was never asked for"
+        assert rebinding.names.questions == 1, "the name was resolved only once"
         assert rebinding.public.connections == 1
         assert rebinding.private.connections == 0
         assert rebinding.public.heard[0].headers["host"] == f"rebinding.test:{rebinding.public.port}"

@@ -1,4 +1,4 @@
-"""A collector of our own: takes OTLP/HTTP as the real ones do, and keeps what it got."""
+"""A small collector that accepts OTLP over HTTP and keeps the spans."""
 
 import contextlib
 import gzip
@@ -54,7 +54,7 @@ def collector() -> Iterator[Collector]:
             self.wfile.write(answer)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

@@ -1,4 +1,4 @@
-"""A program that lets secrets slip into its log in every way there is; run as `python -m tests.telemetry.talkative`."""
+"""A program that logs secrets in every possible way; run as `python -m tests.telemetry.talkative`."""
 
 import asyncio
 import logging
@@ -94,7 +94,7 @@ def libraries() -> None:
     for name in ("uvicorn.error", "uvicorn", "sqlalchemy.engine", "dbos", "httpx2", "some.library"):
         logger = logging.getLogger(name)
         logger.warning("said %s", " ".join(SHAPES), extra={"operationUUID": "job-2"})
-        logger.error("wrong %s %s", "number of arguments")  # noqa: PLE1206  # on purpose
+        logger.error("wrong %s %s", "number of arguments")  # noqa: PLE1206  # intentional
         logger.info("not to be seen %s", TOKENS["link"])
         try:
             chained()

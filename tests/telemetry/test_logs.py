@@ -1,4 +1,4 @@
-"""Every line is structured, says what it is about, and keeps secrets to itself."""
+"""Every log line is structured, names its subject, and contains no secrets."""
 
 import io
 import json
@@ -30,7 +30,7 @@ STYLES: tuple[Literal["text", "json"], ...] = ("text", "json")
 
 @pytest.fixture(scope="module")
 def said() -> dict[str, str]:
-    """What the talkative program wrote, in each style."""
+    """Return what the talkative program logged, in each style."""
     found: dict[str, str] = {}
     for style in STYLES:
         run = subprocess.run(
@@ -51,7 +51,7 @@ def said() -> dict[str, str]:
 @pytest.mark.parametrize("kind", SECRETS)
 def test_no_secret_reaches_the_log(said: dict[str, str], style: str, kind: str) -> None:
     assert SECRETS[kind] not in said[style]
-    # Nor most of it: the part after a prefix is what must not be known.
+    # Nor the end of it: the part after the prefix is the secret one.
     assert SECRETS[kind][-20:] not in said[style]
 
 
@@ -107,7 +107,7 @@ def test_a_value_too_long_to_print_is_cut_in_the_middle(said: dict[str, str]) ->
 
 @pytest.fixture
 def restored() -> Iterator[None]:
-    """Leave logging as it was found."""
+    """Restore the logging configuration afterwards."""
     loggers = [logging.getLogger(name) for name in (None, *TAKEN_OVER)]
     found = [(logger, logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
     hooks = sys.excepthook, threading.excepthook

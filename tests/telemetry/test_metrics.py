@@ -1,4 +1,4 @@
-"""The numbers are right, on both databases, and name nothing that has no bounds."""
+"""Metrics are correct on both databases, and their labels are bounded."""
 
 import re
 import threading
@@ -136,7 +136,7 @@ async def test_counting_stops_at_a_cap(node: Node) -> None:
 
 
 async def test_figures_are_looked_up_and_never_scanned_for(sqlite_settings: Settings) -> None:
-    """On SQLite, whose plans do not depend on how much there is; an almost empty PostgreSQL scans whatever it has."""
+    """Only on SQLite, whose plans do not depend on the amount of data; an almost empty PostgreSQL scans every table."""
     async with running_node(sqlite_settings) as node:
         plan = [row[3] for row in await rows(node, f"EXPLAIN QUERY PLAN {FIGURES}", cap=CAP)]
     steps = [step for step in plan if re.match(r"(SCAN|SEARCH) (b|d|assent_(breakpoints|deliveries))\b", step)]
@@ -146,7 +146,7 @@ async def test_figures_are_looked_up_and_never_scanned_for(sqlite_settings: Sett
 
 async def test_a_scrape_does_not_ask_the_database(node: Node) -> None:
     for task in node.assent._tasks:
-        task.cancel()  # else the node itself may count meanwhile
+        task.cancel()  # otherwise, the node itself might measure meanwhile
     await create(node)
     await node.assent.measure()
     await create(node)

@@ -1,4 +1,4 @@
-"""Spans reach a real collector, continue the caller's trace, and cost nothing where nobody wants them."""
+"""Spans reach a real collector, continue the caller's trace, and have no cost without an endpoint."""
 
 import os
 import subprocess

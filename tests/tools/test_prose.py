@@ -1,4 +1,4 @@
-"""The check of our English: it counts what it should, and fails above a ceiling."""
+"""The plain English check: it counts markers, and fails above a ceiling."""
 
 from pathlib import Path
 
