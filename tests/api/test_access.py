@@ -448,13 +448,13 @@ async def _strangers(node: Node, owner: str, clock: ManualClock) -> dict[str, st
     }
 
 
-async def test_every_route_stands_in_the_table(shared: Node) -> None:
+async def test_every_route_is_in_the_table(shared: Node) -> None:
     schema = (await shared.call("GET", "/openapi.json")).json()
     assert operations(schema) == {(case.method, case.path) for case in TABLE}
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case.name)
-async def test_a_route_answers_each_caller_as_the_table_says(world: World, case: Case) -> None:
+async def test_a_route_responds_to_each_caller_as_in_the_table(world: World, case: Case) -> None:
     answers: dict[str, int] = {}
     target = await world.target(case)
     before = await world.snapshot(target)
@@ -467,7 +467,7 @@ async def test_a_route_answers_each_caller_as_the_table_says(world: World, case:
 
 
 @pytest.mark.parametrize("who", ["agent", "other agent", "metrics", "viewer", "rule-admin", "auditor"])
-async def test_no_route_lets_a_caller_without_the_right_decide(world: World, who: str) -> None:
+async def test_no_route_lets_a_caller_without_permission_decide(world: World, who: str) -> None:
     stuffed = {"release": True, "approved": True, "decision": "approved", "status": "released", "comment": "Yes."}
     bodies = [stuffed, {"release": True}, {"approved": True}, {"approved": False}, {"option": "yes", "release": True}]
     writing = {(case.method, case.path) for case in TABLE if case.method != "GET"}
@@ -480,13 +480,13 @@ async def test_no_route_lets_a_caller_without_the_right_decide(world: World, who
         assert after["responses"] == []
 
 
-def test_no_agent_permission_is_a_deciding_one() -> None:
+def test_agents_have_no_permission_to_decide() -> None:
     assert AGENT_PERMISSIONS.isdisjoint(
         {Permission.DECIDE, Permission.OVERRIDE, Permission.EXPIRE, Permission.MANAGE, Permission.METRICS}
     )
 
 
-async def test_the_database_itself_refuses_an_agent_token_with_roles(world: World) -> None:
+async def test_the_database_rejects_an_agent_token_with_roles(world: World) -> None:
     def use_case(tx: Transaction) -> None:
         tx.session.change("UPDATE assent_tokens SET roles = :roles WHERE kind = 'agent'", {"roles": '["reviewer"]'})
 
@@ -519,7 +519,7 @@ def _without(ids: Iterable[str], text: str) -> str:
 
 
 @pytest.mark.parametrize("who", FOREIGN)
-async def test_what_belongs_to_others_looks_like_what_never_was(foreigners: World, who: str) -> None:
+async def test_objects_of_others_look_like_objects_that_do_not_exist(foreigners: World, who: str) -> None:
     """The response for a real id reveals no more than the one for an invented id."""
     for case in TABLE:
         if "{breakpoint_id}" not in case.path or case.path in STREAMS:
@@ -540,7 +540,7 @@ async def test_what_belongs_to_others_looks_like_what_never_was(foreigners: Worl
         assert seen[0][0] in {403, 404}
 
 
-async def test_another_projects_things_are_on_no_list(foreigners: World) -> None:
+async def test_lists_never_contain_objects_of_another_project(foreigners: World) -> None:
     breakpoint_id = await foreigners.raised()
     who = "everybody elsewhere"
     listed = (await foreigners.call(who, "GET", "/api/breakpoints?limit=200&counts=true")).json()
@@ -556,7 +556,7 @@ async def test_another_projects_things_are_on_no_list(foreigners: World) -> None
     assert "foreign" in {each["name"] for each in tokens}
 
 
-async def test_an_agent_lists_only_its_own(world: World) -> None:
+async def test_an_agent_lists_only_its_own_breakpoints(world: World) -> None:
     mine = await world.raised()
     theirs = (await world.node.create(world.secrets["other agent"]))["id"]
     listed = (await world.call("other agent", "GET", "/api/breakpoints?limit=200&counts=true")).json()
@@ -578,7 +578,7 @@ async def test_an_agent_lists_only_its_own(world: World) -> None:
         ("ci.deploy", "BOT-1", 403),
     ],
 )
-async def test_a_token_raises_only_what_its_patterns_allow(
+async def test_a_token_creates_breakpoints_only_within_its_patterns(
     world: World, gate: str, agent_id: str, expected: int
 ) -> None:
     token = await world.node.token("agent", gates=("ci.*",), agent_ids=("bot-*",))
@@ -587,14 +587,14 @@ async def test_a_token_raises_only_what_its_patterns_allow(
     assert answer.status_code == expected
 
 
-async def test_a_tokens_gate_patterns_hold_for_a_gate_derived_from_the_title(world: World) -> None:
+async def test_gate_patterns_of_a_token_apply_to_a_gate_derived_from_the_title(world: World) -> None:
     token = await world.node.token("agent", gates=("ci.*",))
     body = {"agentId": "a", "title": "Deploy to production", "payload": {}}
     answer = await world.node.call("POST", "/api/breakpoints", token, json=body)
     assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
 
 
-async def test_a_project_admin_makes_no_token_that_reaches_beyond_the_project(world: World) -> None:
+async def test_a_project_admin_cannot_create_a_token_for_more_than_the_project(world: World) -> None:
     """Nor one for the owner of all projects: a token never has more permissions than the one that creates it."""
     for kind in ("admin", "reviewer", "viewer"):
         body = {"kind": kind, "name": "climb", "person": "owner"}
@@ -605,7 +605,7 @@ async def test_a_project_admin_makes_no_token_that_reaches_beyond_the_project(wo
     assert (own.json()["person"], own.json()["roles"]) == ("a-foreign-admin", ["admin"])
 
 
-async def test_a_token_carries_no_more_than_its_person(world: World) -> None:
+async def test_a_token_has_no_more_roles_than_its_person(world: World) -> None:
     for kind in ("reviewer", "rule-admin", "auditor"):
         body = {"kind": kind, "name": "more"}
         answer = await world.call("viewer", "POST", "/api/tokens", json=body)
@@ -624,12 +624,12 @@ async def test_a_token_carries_no_more_than_its_person(world: World) -> None:
         {"kind": "metrics", "person": "a-reviewer"},
     ],
 )
-async def test_a_limit_that_would_not_bind_is_refused_rather_than_ignored(world: World, body: dict[str, Any]) -> None:
+async def test_a_limit_that_would_have_no_effect_is_rejected(world: World, body: dict[str, Any]) -> None:
     answer = await world.call("owner", "POST", "/api/tokens", json={"name": "limited", **body})
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
 
 
-async def test_losing_a_role_bites_on_the_next_request(world: World) -> None:
+async def test_losing_a_role_takes_effect_on_the_next_request(world: World) -> None:
     token = await world.node.person("a-leaver", "reviewer")
     breakpoint_id = await world.raised()
     assert (await world.node.call("GET", f"/api/breakpoints/{breakpoint_id}", token)).status_code == 200
@@ -639,20 +639,20 @@ async def test_losing_a_role_bites_on_the_next_request(world: World) -> None:
     assert (await world.node.call("GET", f"/api/breakpoints/{breakpoint_id}", token)).status_code == 403
 
 
-async def test_somebody_whose_last_role_was_taken_can_be_given_one_again(world: World) -> None:
+async def test_a_person_who_lost_their_last_role_can_get_one_again(world: World) -> None:
     await world.node.person("a-returner", "reviewer")
     await world.call("admin", "PATCH", "/api/people/a-returner", json={"roles": []})
     answer = await world.call("admin", "PATCH", "/api/people/a-returner", json={"roles": ["viewer"]})
     assert answer.json()["roles"] == ["viewer"]
 
 
-async def test_metrics_are_open_to_this_machine_and_closed_to_others(shared: Node, world: World) -> None:
+async def test_metrics_are_public_only_on_this_machine(shared: Node, world: World) -> None:
     assert (await shared.call("GET", "/metrics")).status_code == 200
     assert (await world.call("nobody", "GET", "/metrics")).status_code == 401
     assert (await shared.call("GET", "/metrics", world.secrets["viewer"])).status_code == 403
 
 
-async def test_the_actor_comes_from_the_identity_and_never_from_the_body(world: World) -> None:
+async def test_the_actor_comes_from_the_token_and_never_from_the_body(world: World) -> None:
     breakpoint_id = await world.raised()
     for extra in ({"actor": "person:owner"}, {"respondedBy": "owner"}, {"author": "owner"}, {"via": "slack"}):
         answer = await world.call(
@@ -664,7 +664,7 @@ async def test_the_actor_comes_from_the_identity_and_never_from_the_body(world: 
     assert [each["author"] for each in after["feedback"]] == ["person:a-reviewer"]
 
 
-async def test_the_scheme_of_the_authorization_header_is_bearer_only(world: World) -> None:
+async def test_only_bearer_tokens_are_accepted(world: World) -> None:
     token = world.secrets["viewer"]
     for scheme, expected in (("Bearer", 200), ("bearer", 200), ("Basic", 401), ("Token", 401), ("", 401)):
         answer = await world.node.call(
@@ -673,7 +673,7 @@ async def test_the_scheme_of_the_authorization_header_is_bearer_only(world: Worl
         assert answer.status_code == expected, scheme
 
 
-async def test_an_unauthenticated_answer_says_how_to_authenticate(world: World) -> None:
+async def test_an_unauthenticated_response_says_how_to_authenticate(world: World) -> None:
     answer = await world.call("nobody", "GET", "/api/breakpoints")
     assert answer.headers["www-authenticate"].startswith("Bearer")
     assert answer.json()["code"] == "unauthenticated"

@@ -41,7 +41,7 @@ async def own_token(node: Node, name: str) -> str:
 
 
 @pytest.mark.parametrize("kind", ["viewer", "reviewer", "rule-admin", "auditor", "admin"])
-async def test_an_admin_creates_no_token_that_acts_as_another_person(node: Node, kind: str) -> None:
+async def test_an_admin_cannot_create_a_token_that_acts_as_another_person(node: Node, kind: str) -> None:
     everything = ("viewer", "reviewer", "rule-admin", "auditor", "admin")
     await node.person("bob", *everything)
     admin = await node.person("ann", "admin")
@@ -53,7 +53,7 @@ async def test_an_admin_creates_no_token_that_acts_as_another_person(node: Node,
     assert [each["createdBy"] for each in listed if each["person"] == "bob"] == ["system:test"]
 
 
-async def test_a_person_creates_lists_and_revokes_their_own_tokens(node: Node) -> None:
+async def test_a_person_can_create_list_and_revoke_their_own_tokens(node: Node) -> None:
     bob, ann = await node.person("bob", "reviewer"), await node.person("ann", "reviewer")
 
     made = await node.call("POST", "/api/tokens", bob, json={"kind": "reviewer", "name": "phone"})
@@ -70,7 +70,7 @@ async def test_a_person_creates_lists_and_revokes_their_own_tokens(node: Node) -
     assert (await node.call("GET", "/api/people", made.json()["token"])).status_code == 401
 
 
-async def test_a_token_creates_no_token_that_carries_more_than_itself(node: Node) -> None:
+async def test_a_token_cannot_create_a_more_powerful_token(node: Node) -> None:
     await node.person("ann", "admin", "reviewer")
     weak = await node.token("viewer", person="owner")
     refused = await node.call("POST", "/api/tokens", weak, json={"kind": "reviewer", "name": "more"})
@@ -80,7 +80,7 @@ async def test_a_token_creates_no_token_that_carries_more_than_itself(node: Node
     assert (await node.call("POST", "/api/tokens", weak, json={"kind": "agent", "name": "a"})).status_code == 403
 
 
-async def test_the_admin_of_another_project_reaches_nobody_who_has_no_role_at_the_moment(node: Node) -> None:
+async def test_an_admin_of_another_project_cannot_reach_a_person_without_roles(node: Node) -> None:
     await project(node, "other")
     owner = await node.token("admin")
     await node.person("bob", "reviewer")
@@ -93,7 +93,7 @@ async def test_the_admin_of_another_project_reaches_nobody_who_has_no_role_at_th
     assert (await node.call("GET", "/api/people/bob", owner)).json()["resetBy"] is None
 
 
-async def test_another_project_grants_roles_and_nothing_else(node: Node) -> None:
+async def test_another_project_can_only_grant_roles(node: Node) -> None:
     await project(node, "other")
     await node.person("bob", "reviewer", project="other")
     at_home = await node.person("hal", "admin", project="other")
@@ -109,7 +109,7 @@ async def test_another_project_grants_roles_and_nothing_else(node: Node) -> None
     assert (await change(node, "bob", at_home, displayName="Bob")).json()["home"] == "other"
 
 
-async def test_a_first_grant_elsewhere_waits_until_access_set_by_an_admin_is_confirmed(node: Node) -> None:
+async def test_a_first_role_elsewhere_requires_confirmed_access(node: Node) -> None:
     await project(node, "other")
     eve = await node.person("eve", "admin", project="other")
     body = {"name": "bob", "roles": ["viewer"], "password": PASSWORD}
@@ -122,7 +122,7 @@ async def test_a_first_grant_elsewhere_waits_until_access_set_by_an_admin_is_con
     assert (await change(node, "bob", owner, roles=["reviewer"])).status_code == 200
 
 
-async def test_a_reset_ends_sessions_and_tokens_and_marks_decisions_until_it_is_confirmed(node: Node) -> None:
+async def test_a_reset_ends_sessions_and_marks_decisions_until_confirmed(node: Node) -> None:
     ann = await node.person("ann", "admin", "reviewer")
     other = await node.person("cem", "admin")
     before = await node.person("bob", "reviewer")
@@ -146,7 +146,7 @@ async def test_a_reset_ends_sessions_and_tokens_and_marks_decisions_until_it_is_
     assert (await node.feedback(alone["id"], bob, approved=True)).json()["decision"] == "approved"
 
 
-async def test_one_decision_of_a_person_who_was_reset_carries_the_mark_in_its_result(node: Node) -> None:
+async def test_a_decision_after_a_reset_is_marked_in_the_result(node: Node) -> None:
     ann = await node.person("ann", "admin")
     await node.person("bob", "reviewer")
     await change(node, "bob", ann, password=PASSWORD)
@@ -156,7 +156,7 @@ async def test_one_decision_of_a_person_who_was_reset_carries_the_mark_in_its_re
 
 
 @pytest.mark.parametrize("way", ["email", "link"])
-async def test_what_lets_an_admin_answer_as_a_person_leaves_the_mark_of_a_reset(node: Node, way: str) -> None:
+async def test_changes_that_let_an_admin_answer_as_a_person_are_marked_as_a_reset(node: Node, way: str) -> None:
     ann = await node.person("ann", "admin")
     await node.person("bob", "reviewer")
     if way == "email":
@@ -172,7 +172,7 @@ async def test_what_lets_an_admin_answer_as_a_person_leaves_the_mark_of_a_reset(
     assert (await node.call("GET", "/api/people/bob", ann)).json()["resetBy"] == "ann"
 
 
-async def test_a_change_that_outlives_a_password_is_not_hidden_by_the_reset_of_another_admin(node: Node) -> None:
+async def test_a_password_reset_does_not_hide_an_earlier_change_by_another_admin(node: Node) -> None:
     ann, cem = await node.person("ann", "admin"), await node.person("cem", "admin")
     await node.person("bob", "reviewer")
     await change(node, "bob", ann, email="ann@second.example")
@@ -181,7 +181,7 @@ async def test_a_change_that_outlives_a_password_is_not_hidden_by_the_reset_of_a
         assert (await node.call("POST", "/api/people/bob/confirm", caller)).status_code == 403
 
 
-async def test_only_the_person_lets_a_program_answer_as_them(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_a_person_may_let_a_program_answer_as_them(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOOK_SECRET", SECRET)
     await node.person("bob", "reviewer")
     settings = {"url": "https://example.com/hook", "secrets": ["env:HOOK_SECRET"]}
@@ -191,7 +191,7 @@ async def test_only_the_person_lets_a_program_answer_as_them(node: Node, monkeyp
         assert made.status_code == status, made.text
 
 
-async def test_an_admin_does_not_make_themselves_the_deputy_of_another_person(node: Node) -> None:
+async def test_an_admin_cannot_become_the_deputy_of_another_person(node: Node) -> None:
     ann = await node.person("ann", "admin", "reviewer")
     await node.person("bob", "reviewer")
     path = "/api/people/bob/preferences"
@@ -212,7 +212,7 @@ async def test_an_admin_does_not_make_themselves_the_deputy_of_another_person(no
         ("PUT", "/api/people/NAME/preferences", {"channels": []}),
     ],
 )
-async def test_a_person_of_another_project_looks_like_a_person_who_never_was(
+async def test_a_person_of_another_project_looks_like_one_who_does_not_exist(
     node: Node, method: str, path: str, body: dict[str, Any] | None
 ) -> None:
     await project(node, "other")
@@ -241,7 +241,7 @@ async def test_a_group_may_have_the_name_of_a_person_of_another_project(node: No
     assert refused.status_code == 422
 
 
-async def test_a_name_that_is_taken_elsewhere_is_refused_without_a_word_about_its_person(node: Node) -> None:
+async def test_the_error_for_a_name_used_elsewhere_reveals_nothing_about_its_person(node: Node) -> None:
     await project(node, "other")
     await node.person("zoe", "reviewer", project="other")
     ann = await node.person("ann", "admin")
@@ -315,7 +315,7 @@ async def test_a_new_password_does_not_hide_a_new_address_in_the_same_change(nod
     assert (await stored(node, "bob")).reset_way == "email", "only another admin or the operator can confirm it"
 
 
-async def test_a_confirmation_ends_what_was_made_in_the_persons_name_since_the_reset(
+async def test_a_confirmation_revokes_everything_created_for_the_person_since_the_reset(
     node: Node, clock: ManualClock
 ) -> None:
     ann, cem = await node.person("ann", "admin"), await node.person("cem", "admin")
@@ -348,7 +348,7 @@ async def test_a_confirmation_ends_what_was_made_in_the_persons_name_since_the_r
     assert (await node.assent.audit.verify()).findings == []
 
 
-async def test_what_was_made_before_a_later_change_ends_with_the_confirmation_of_both(node: Node) -> None:
+async def test_a_confirmation_revokes_everything_since_the_first_of_two_changes(node: Node) -> None:
     ann, cem = await node.person("ann", "admin"), await node.person("cem", "admin")
     await node.person("bob", "reviewer")
     _, as_bob = await used(node, await handed_over(node, "bob", ann))
@@ -359,7 +359,7 @@ async def test_what_was_made_before_a_later_change_ends_with_the_confirmation_of
     assert (await node.call("GET", "/api/people", planted)).status_code == 401
 
 
-async def test_a_second_reset_ends_what_was_made_in_the_persons_name_under_the_first(node: Node) -> None:
+async def test_a_second_reset_revokes_everything_created_since_the_first(node: Node) -> None:
     ann, cem = await node.person("ann", "admin"), await node.person("cem", "admin")
     await node.person("bob", "reviewer")
     chat = await slack(node)
@@ -370,7 +370,7 @@ async def test_a_second_reset_ends_what_was_made_in_the_persons_name_under_the_f
     assert await identities(node, chat) == []
 
 
-async def test_a_password_that_an_admin_set_ends_with_the_confirmation_and_the_persons_own_stays(node: Node) -> None:
+async def test_a_confirmation_removes_a_password_set_by_an_admin_but_not_their_own(node: Node) -> None:
     ann, cem = await node.person("ann", "admin"), await node.person("cem", "admin")
     for name in ("bob", "dan"):
         body = {"name": name, "roles": ["reviewer"], "password": PASSWORD}
@@ -389,7 +389,7 @@ async def test_a_password_that_an_admin_set_ends_with_the_confirmation_and_the_p
     assert signed_in.name == "dan"
 
 
-async def test_the_link_of_an_admin_is_what_another_admin_confirms(node: Node) -> None:
+async def test_a_confirmation_keeps_an_account_linked_by_an_admin(node: Node) -> None:
     ann, cem = await node.person("ann", "admin"), await node.person("cem", "admin")
     await node.person("bob", "reviewer")
     chat = await slack(node)
@@ -400,7 +400,7 @@ async def test_the_link_of_an_admin_is_what_another_admin_confirms(node: Node) -
 
 
 @pytest.mark.parametrize("name", ["signingSecret", "appToken", "apiUrl"])
-async def test_whoever_changes_what_proves_clicks_marks_everybody_who_is_linked(node: Node, name: str) -> None:
+async def test_changing_how_clicks_are_verified_marks_everyone_with_a_linked_account(node: Node, name: str) -> None:
     await node.person("bob", "reviewer")
     await node.person("dan", "reviewer")
     chat, owner = await slack(node), await node.token("admin")
@@ -421,7 +421,7 @@ async def test_whoever_changes_what_proves_clicks_marks_everybody_who_is_linked(
     assert (await stored(node, "bob")).reset_way == "answers"
 
 
-async def test_whoever_sets_what_proves_letters_marks_everybody_with_an_address(
+async def test_changing_how_email_replies_are_verified_marks_everyone_with_an_address(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await project(node, "other")

@@ -11,7 +11,7 @@ async def admin(node: Node, method: str, path: str, body: Any = None) -> Any:
     return await node.call(method, path, await node.token("admin"), json=body)
 
 
-async def test_a_person_is_added_shown_and_changed(node: Node) -> None:
+async def test_a_person_can_be_created_shown_and_changed(node: Node) -> None:
     body = {"name": "rosa", "displayName": "Rosa L.", "email": "rosa@example.org", "roles": ["reviewer", "viewer"]}
     made = await admin(node, "POST", "/api/people", body | {"password": "correct horse battery"})
     assert made.status_code == 201
@@ -27,17 +27,17 @@ async def test_a_person_is_added_shown_and_changed(node: Node) -> None:
     assert closed.json()["active"] is False
 
 
-async def test_a_person_without_roles_named_is_a_viewer(node: Node) -> None:
+async def test_a_person_is_a_viewer_by_default(node: Node) -> None:
     assert (await admin(node, "POST", "/api/people", {"name": "sam"})).json()["roles"] == ["viewer"]
 
 
-async def test_a_name_is_given_once(node: Node) -> None:
+async def test_a_name_can_be_used_only_once(node: Node) -> None:
     await admin(node, "POST", "/api/people", {"name": "tess"})
     again = await admin(node, "POST", "/api/people", {"name": "tess"})
     assert (again.status_code, again.json()["code"]) == (409, "conflict")
 
 
-async def test_no_password_is_stored_or_shown_in_the_clear(node: Node) -> None:
+async def test_passwords_are_stored_hashed_and_never_shown(node: Node) -> None:
     await admin(node, "POST", "/api/people", {"name": "uma", "password": "correct horse battery"})
 
     def stored(tx: Transaction) -> str:
@@ -47,12 +47,12 @@ async def test_no_password_is_stored_or_shown_in_the_clear(node: Node) -> None:
     assert "argon2" not in (await admin(node, "GET", "/api/people")).text
 
 
-async def test_nobody_shuts_themselves_out(node: Node) -> None:
+async def test_an_admin_cannot_deactivate_themselves(node: Node) -> None:
     answer = await admin(node, "PATCH", "/api/people/owner", {"active": False})
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
 
 
-async def test_a_group_is_made_changed_listed_and_removed(node: Node) -> None:
+async def test_a_group_can_be_created_changed_listed_and_removed(node: Node) -> None:
     for name in ("vera", "will"):
         await node.person(name, "reviewer")
     assert (await admin(node, "PUT", "/api/groups/ops", {"members": ["will", "vera", "will"]})).json() == {
@@ -68,7 +68,7 @@ async def test_a_group_is_made_changed_listed_and_removed(node: Node) -> None:
     assert (await admin(node, "DELETE", "/api/groups/ops")).status_code == 404
 
 
-async def test_a_group_and_a_person_never_share_a_name(node: Node) -> None:
+async def test_a_group_and_a_person_cannot_have_the_same_name(node: Node) -> None:
     await node.person("xena", "reviewer")
     await admin(node, "PUT", "/api/groups/yaks", {"members": []})
     assert (await admin(node, "PUT", "/api/groups/xena", {"members": []})).status_code == 422
@@ -95,13 +95,13 @@ async def test_a_token_is_shown_once_and_stored_as_a_hash(node: Node) -> None:
     assert made["token"] not in stored
 
 
-async def test_the_prefix_of_a_token_tells_its_kind(node: Node) -> None:
+async def test_the_prefix_of_a_token_shows_its_kind(node: Node) -> None:
     for kind, prefix in (("agent", "asta_"), ("reviewer", "astp_"), ("admin", "astp_"), ("metrics", "asts_")):
         made = (await admin(node, "POST", "/api/tokens", {"kind": kind, "name": "x"})).json()
         assert made["token"].startswith(prefix)
 
 
-async def test_an_expired_token_is_refused_to_the_second(node: Node, clock: ManualClock) -> None:
+async def test_a_token_expires_exactly_on_time(node: Node, clock: ManualClock) -> None:
     made = (await admin(node, "POST", "/api/tokens", {"kind": "viewer", "name": "x", "expiresInSeconds": 60})).json()
     clock.advance(59)
     assert (await node.call("GET", "/api/breakpoints", made["token"])).status_code == 200
@@ -110,14 +110,14 @@ async def test_an_expired_token_is_refused_to_the_second(node: Node, clock: Manu
     assert (answer.status_code, answer.json()["code"]) == (401, "unauthenticated")
 
 
-async def test_a_token_lives_ninety_days_unless_told_otherwise(node: Node, clock: ManualClock) -> None:
+async def test_a_token_expires_after_90_days_by_default(node: Node, clock: ManualClock) -> None:
     made = (await admin(node, "POST", "/api/tokens", {"kind": "viewer", "name": "x"})).json()
     assert made["createdAt"][:10] == "2027-01-15"
     assert made["expiresAt"][:10] == "2027-04-15"
     clock.advance(1)
 
 
-async def test_a_revoked_token_is_refused_at_once(node: Node) -> None:
+async def test_a_revoked_token_is_rejected_immediately(node: Node) -> None:
     made = (await admin(node, "POST", "/api/tokens", {"kind": "viewer", "name": "x"})).json()
     assert (await node.call("GET", "/api/breakpoints", made["token"])).status_code == 200
     assert (await admin(node, "DELETE", f"/api/tokens/{made['id']}")).status_code == 204
@@ -127,12 +127,12 @@ async def test_a_revoked_token_is_refused_at_once(node: Node) -> None:
     assert next(each for each in listed if each["id"] == made["id"])["revokedAt"] is not None
 
 
-async def test_a_token_for_somebody_unknown_is_not_made(node: Node) -> None:
+async def test_a_token_for_an_unknown_person_is_not_created(node: Node) -> None:
     answer = await admin(node, "POST", "/api/tokens", {"kind": "viewer", "name": "x", "person": "nobody"})
     assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
 
 
-async def test_a_project_is_opened_renamed_and_given_to_another(node: Node) -> None:
+async def test_a_project_can_be_created_renamed_and_transferred(node: Node) -> None:
     await node.person("zoe", "reviewer")
     made = await admin(node, "POST", "/api/projects", {"id": "shop", "name": "The shop"})
     assert made.status_code == 201
@@ -146,7 +146,7 @@ async def test_a_project_is_opened_renamed_and_given_to_another(node: Node) -> N
     assert (await admin(node, "PATCH", "/api/projects/nowhere", {"name": "x"})).status_code == 404
 
 
-async def test_a_policy_is_set_as_a_whole(node: Node) -> None:
+async def test_a_policy_is_replaced_as_a_whole(node: Node) -> None:
     assert (await admin(node, "GET", "/api/policy")).json() == {}
     whole = {"maxTtlSeconds": 60, "unknownExperts": "refuse"}
     assert (await admin(node, "PUT", "/api/policy", whole)).json() == whole
@@ -154,7 +154,7 @@ async def test_a_policy_is_set_as_a_whole(node: Node) -> None:
     assert (await admin(node, "GET", "/api/policy")).json() == {"unknownExperts": "warn"}
 
 
-async def test_a_node_is_alive_ready_and_counts(node: Node) -> None:
+async def test_health_readiness_and_metrics_are_available(node: Node) -> None:
     assert (await node.call("GET", "/healthz")).text == "ok\n"
     assert (await node.call("GET", "/readyz")).text == "ready\n"
     created = await node.create()
@@ -173,7 +173,7 @@ async def test_a_node_is_alive_ready_and_counts(node: Node) -> None:
     assert 'assent_http_requests_total{method="POST",route="/api/breakpoints",status="201"} 2.0' in text
 
 
-async def test_metrics_name_routes_and_never_ids(node: Node) -> None:
+async def test_metrics_contain_routes_and_never_ids(node: Node) -> None:
     created = await node.create()
     agent = await node.token("agent")
     for path in (created["id"], f"{created['id']}/status", "bp_nonsense", "%F0%9F%A6%80"):
@@ -186,14 +186,14 @@ async def test_metrics_name_routes_and_never_ids(node: Node) -> None:
     assert 'route="/api/breakpoints/{breakpoint_id}"' in text
 
 
-async def test_every_answer_carries_the_headers_that_keep_browsers_honest(node: Node) -> None:
+async def test_every_response_has_security_headers(node: Node) -> None:
     for path in ("/api/breakpoints", "/healthz", "/api/nothing", "/metrics"):
         headers = (await node.call("GET", path, await node.token("admin"))).headers
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["referrer-policy"] == "no-referrer"
 
 
-async def test_only_an_admin_of_all_projects_makes_tokens_for_another(node: Node) -> None:
+async def test_only_an_admin_of_all_projects_creates_tokens_for_another_project(node: Node) -> None:
     owner = await node.token("admin")
     await node.call("POST", "/api/projects", owner, json={"id": "second"})
     made = await node.call("POST", "/api/tokens", owner, json={"kind": "agent", "name": "x", "project": "second"})
@@ -208,7 +208,7 @@ async def test_only_an_admin_of_all_projects_makes_tokens_for_another(node: Node
     assert refused.status_code == 404
 
 
-async def test_a_stream_asked_for_its_head_only_does_not_park(node: Node) -> None:
+async def test_a_head_request_for_a_stream_does_not_block(node: Node) -> None:
     created = await node.create()
     for path in (f"/api/breakpoints/{created['id']}/stream", "/api/stream"):
         answer = await node.call("HEAD", path, await node.token("reviewer"))

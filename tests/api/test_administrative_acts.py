@@ -208,7 +208,7 @@ async def test_every_mutating_endpoint_is_classified(sqlite_settings: Settings) 
     assert sorted(classified() - found) == []
 
 
-async def test_every_act_leaves_an_event_with_actor_before_and_after(
+async def test_every_act_records_an_event_with_actor_before_and_after(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOOK_SECRET", "whsec_" + "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3")
@@ -232,7 +232,7 @@ async def test_every_act_leaves_an_event_with_actor_before_and_after(
         assert (await node.assent.audit.verify()).findings == []
 
 
-async def test_a_proposed_rule_is_not_saved_and_leaves_no_event(sqlite_settings: Settings) -> None:
+async def test_a_proposed_rule_is_not_saved_and_records_no_event(sqlite_settings: Settings) -> None:
     async with running_node(sqlite_settings) as node:
         asked = (await node.create())["id"]
         admin = await node.token("admin")

@@ -49,9 +49,7 @@ async def some(node: Node, clock: ManualClock) -> list[str]:
     return [each["id"] for each in listed.json()["items"] if each.get("decision") == "rejected"]
 
 
-async def test_a_back_test_says_what_would_have_been_approved_and_what_people_did(
-    node: Node, clock: ManualClock
-) -> None:
+async def test_a_back_test_shows_what_would_be_approved_and_what_people_decided(node: Node, clock: ManualClock) -> None:
     rejected = await some(node, clock)
     found = await backtested(node, " a.* ")
     assert (found["pattern"], found["action"], found["days"]) == ("a.*", "auto-approve", 30)
@@ -85,7 +83,7 @@ async def test_a_back_test_says_what_would_have_been_approved_and_what_people_di
     assert found["more"] == {"rejections": False, "waitingItems": False, "autoItems": False}
 
 
-async def test_lists_are_cut_where_they_are_asked_to_be(node: Node, clock: ManualClock) -> None:
+async def test_lists_are_limited_as_requested(node: Node, clock: ManualClock) -> None:
     rejected = await some(node, clock)
     found = await backtested(node, "*", limit=1)
     assert [each["id"] for each in found["rejections"]] == rejected[:1]
@@ -95,7 +93,7 @@ async def test_lists_are_cut_where_they_are_asked_to_be(node: Node, clock: Manua
     assert found["more"]["rejections"]
 
 
-async def test_predicates_on_tags_experts_and_the_content_are_asked(node: Node, clock: ManualClock) -> None:
+async def test_patterns_with_tags_experts_and_content_are_evaluated(node: Node, clock: ManualClock) -> None:
     await some(node, clock)
     assert counts(await backtested(node, "a.*(tags contains 'prod' AND expert = 'owner')")) == {
         "scanned": 11,
@@ -109,7 +107,7 @@ async def test_predicates_on_tags_experts_and_the_content_are_asked(node: Node, 
     }  # fmt: skip
 
 
-async def test_a_never_rule_says_what_it_would_have_kept_from_rules(node: Node, clock: ManualClock) -> None:
+async def test_a_never_rule_shows_what_it_would_have_stopped(node: Node, clock: ManualClock) -> None:
     await some(node, clock)
     found = await backtested(node, "a.*(NOT tags contains 'prod')", action="never-auto-approve")
     assert counts(found) == {
@@ -121,7 +119,7 @@ async def test_a_never_rule_says_what_it_would_have_kept_from_rules(node: Node, 
     assert (found["wouldStop"], found["unknown"]) == (8, 8), "an unknown cost may be above five"
 
 
-async def test_progress_and_the_result_come_as_lines(node: Node, clock: ManualClock) -> None:
+async def test_progress_and_the_result_are_sent_as_lines(node: Node, clock: ManualClock) -> None:
     await some(node, clock)
     sent = {"pattern": "a.*(payload.cost < 5)"}
     headers = {"accept": "application/x-ndjson"}
@@ -145,13 +143,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("why", REFUSED)
 @pytest.mark.parametrize("accept", ["application/json", "application/x-ndjson"])
-async def test_what_cannot_be_back_tested_is_refused(node: Node, why: str, accept: str) -> None:
+async def test_an_invalid_back_test_is_rejected(node: Node, why: str, accept: str) -> None:
     body, code = REFUSED[why]
     answer = await node.call("POST", BACKTEST, await node.token("reviewer"), json=body, headers={"accept": accept})
     assert (answer.status_code, answer.json()["code"]) == (422, code)
 
 
-async def test_people_read_back_tests_and_agents_do_not(node: Node) -> None:
+async def test_people_but_not_agents_can_run_back_tests(node: Node) -> None:
     made = await raised(node, "a.b")
     shadow = await rule(node, "a.*", mode="shadow")
     for role in ("viewer", "reviewer", "rule-admin", "auditor", "admin"):
@@ -165,7 +163,7 @@ async def test_people_read_back_tests_and_agents_do_not(node: Node) -> None:
         assert (await node.call(method, path, agent, json=body)).status_code == 403, path
 
 
-async def test_another_projects_past_is_not_shown(node: Node, clock: ManualClock) -> None:
+async def test_breakpoints_of_another_project_are_not_included(node: Node, clock: ManualClock) -> None:
     await some(node, clock)
     made = await raised(node, "a.b")
     shadow = await rule(node, "a.*", mode="shadow")
@@ -176,7 +174,7 @@ async def test_another_projects_past_is_not_shown(node: Node, clock: ManualClock
     assert (await node.call("POST", f"/api/breakpoints/{made['id']}/always-approve", there)).status_code == 404
 
 
-async def test_a_shadow_rule_is_shown_beside_what_people_did(node: Node) -> None:
+async def test_a_shadow_rule_is_compared_with_decisions_by_people(node: Node) -> None:
     made = await rule(node, "a.*", mode="shadow")
     for approved in (True, True, False):
         await answered(node, "a.b", approved=approved)
@@ -201,7 +199,7 @@ async def proposed(node: Node, breakpoint_id: str, token: str, **body: Any) -> A
     return await (node.call("POST", path, token, json=body) if body else node.call("POST", path, token))
 
 
-async def test_a_reviewer_is_shown_a_rule_that_only_a_rule_admin_may_save(node: Node) -> None:
+async def test_a_reviewer_sees_a_proposed_rule_that_only_a_rule_admin_can_save(node: Node) -> None:
     await answered(node, "a.b", approved=False, tags=("prod", "db"))
     await answered(node, "a.b", approved=True, tags=("db",))
     made = await raised(node, "a.b", tags=("prod", "db"))
@@ -221,7 +219,7 @@ async def test_a_reviewer_is_shown_a_rule_that_only_a_rule_admin_may_save(node: 
     assert (await raised(node, "a.b", tags=("db",)))["status"] == "waiting"
 
 
-async def test_where_the_agent_wants_to_ask_each_time_nothing_is_proposed(node: Node, clock: ManualClock) -> None:
+async def test_no_rule_is_proposed_if_the_agent_opts_out(node: Node, clock: ManualClock) -> None:
     made = await raised(node, "a.b", presentAlwaysApprove=False)
     answer = await proposed(node, made["id"], await writer(node))
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
@@ -235,7 +233,7 @@ async def test_where_the_agent_wants_to_ask_each_time_nothing_is_proposed(node: 
     assert (gone.status_code, gone.json()["code"]) == (422, "invalid_request"), "its opt-out was purged"
 
 
-async def test_of_purged_breakpoints_nothing_is_pretended(node: Node, clock: ManualClock) -> None:
+async def test_content_of_purged_breakpoints_is_unknown(node: Node, clock: ManualClock) -> None:
     await answered(node, "a.b", approved=False, cost=3, tags=("prod",))
     await policy(node, retentionDays=1)
     clock.advance(2 * 24 * 3600)

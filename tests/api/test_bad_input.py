@@ -139,7 +139,7 @@ async def test_malformed_json_is_a_400_everywhere_and_changes_nothing(place: Pla
 
 
 @pytest.mark.parametrize("name", WRITES)
-async def test_hostile_values_inside_an_acceptable_body_are_refused_too(place: Place, name: str) -> None:
+async def test_hostile_values_in_an_otherwise_valid_body_are_rejected(place: Place, name: str) -> None:
     method, path, valid = WRITES[name]
     before = await place.state()
     wrong: dict[str, tuple[int, str]] = {}
@@ -154,7 +154,7 @@ async def test_hostile_values_inside_an_acceptable_body_are_refused_too(place: P
 
 
 @pytest.mark.parametrize("name", WRITES)
-async def test_anything_but_an_object_is_a_422(place: Place, name: str) -> None:
+async def test_any_body_other_than_an_object_is_a_422(place: Place, name: str) -> None:
     method, path, _ = WRITES[name]
     before = await place.state()
     answers = {what: problem_of(await place.raw(method, path, body)) for what, body in WRONG_SHAPE.items()}
@@ -163,7 +163,7 @@ async def test_anything_but_an_object_is_a_422(place: Place, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WRITES)
-async def test_unknown_fields_of_typed_objects_are_refused(place: Place, name: str) -> None:
+async def test_unknown_fields_are_rejected(place: Place, name: str) -> None:
     method, path, valid = WRITES[name]
     before = await place.state()
     for field in ("surprise", "agent_id", "__proto__", "display_name", "Name", ""):
@@ -185,7 +185,7 @@ async def test_unknown_fields_of_typed_objects_are_refused(place: Place, name: s
         "",
     ],
 )
-async def test_a_body_that_is_not_declared_as_json_is_a_415(place: Place, name: str, kind: str) -> None:
+async def test_a_body_not_declared_as_json_is_a_415(place: Place, name: str, kind: str) -> None:
     method, path, *rest = WRITES.get(name) or BODYLESS[name]
     body = json.dumps(rest[0] if rest else {}).encode()
     before = await place.state()
@@ -195,7 +195,7 @@ async def test_a_body_that_is_not_declared_as_json_is_a_415(place: Place, name: 
 
 
 @pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/JSON", "application/json;odata=x"])
-async def test_json_is_recognised_however_it_is_spelt(place: Place, kind: str) -> None:
+async def test_every_spelling_of_the_json_media_type_is_accepted(place: Place, kind: str) -> None:
     content = json.dumps(VALID_CREATE).encode()
     answer = await place.send("POST", "/api/breakpoints", content=content, headers={"content-type": kind})
     assert answer.status_code == 201
@@ -203,9 +203,7 @@ async def test_json_is_recognised_however_it_is_spelt(place: Place, kind: str) -
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "gzip, identity", "zstd"])
 @pytest.mark.parametrize("name", [*WRITES, *BODYLESS, "upload"])
-async def test_a_compressed_body_is_a_415_so_that_no_bomb_is_ever_unpacked(
-    place: Place, name: str, encoding: str
-) -> None:
+async def test_a_compressed_body_is_a_415_which_prevents_zip_bombs(place: Place, name: str, encoding: str) -> None:
     method, path, *rest = WRITES.get(name) or (BODYLESS | {"upload": ("POST", "/api/files")})[name]
     body = gzip.compress(json.dumps(rest[0] if rest else {}).encode())
     answer = await place.raw(method, path, body, **{"content-encoding": encoding})
@@ -213,7 +211,7 @@ async def test_a_compressed_body_is_a_415_so_that_no_bomb_is_ever_unpacked(
 
 
 @pytest.mark.parametrize("name", BODYLESS)
-async def test_an_endpoint_without_fields_takes_none(place: Place, name: str) -> None:
+async def test_an_endpoint_without_fields_accepts_none(place: Place, name: str) -> None:
     method, path = BODYLESS[name]
     before = await place.state()
     for body in MALFORMED.values():
@@ -235,14 +233,14 @@ async def _in_pieces(content: bytes) -> AsyncIterator[bytes]:
         yield content[start : start + 65_536]
 
 
-async def test_a_body_of_exactly_one_mebibyte_is_read_and_one_byte_more_is_a_413(place: Place) -> None:
+async def test_a_body_may_have_exactly_one_mebibyte(place: Place) -> None:
     assert (await place.raw("POST", "/api/breakpoints", _padded(MAX_BODY))).status_code == 201
     before = await place.state()
     assert problem_of(await place.raw("POST", "/api/breakpoints", _padded(MAX_BODY + 1))) == (413, "too_large")
     assert await place.state() == before
 
 
-async def test_the_limit_holds_for_a_body_sent_in_chunks_without_a_length(place: Place) -> None:
+async def test_the_limit_applies_to_a_chunked_body_without_a_length(place: Place) -> None:
     good = await place.send("POST", "/api/breakpoints", content=_in_pieces(_padded(MAX_BODY)), headers=JSON)
     assert good.status_code == 201
     bad = await place.send("POST", "/api/breakpoints", content=_in_pieces(_padded(MAX_BODY + 1)), headers=JSON)
@@ -257,7 +255,7 @@ async def test_two_mebibytes_are_a_413_on_every_writing_endpoint(place: Place, n
     assert await place.state() == before
 
 
-async def test_an_upload_of_exactly_ten_mebibytes_is_kept_and_one_byte_more_is_a_413(place: Place) -> None:
+async def test_an_upload_may_have_exactly_ten_mebibytes(place: Place) -> None:
     content = b"x" * MAX_UPLOAD
     kept = await place.send("POST", "/api/files", content=content)
     assert (kept.status_code, kept.json()) == (201, {"sha256": sha256(content), "size": MAX_UPLOAD})
@@ -483,7 +481,7 @@ REFUSED = {"create": BAD_CREATE, "feedback": BAD_FEEDBACK} | BAD_OTHERS
 
 
 @pytest.mark.parametrize("name", REFUSED)
-async def test_an_unacceptable_value_is_a_422_that_points_at_it(place: Place, name: str) -> None:
+async def test_an_invalid_value_is_a_422_that_points_to_it(place: Place, name: str) -> None:
     method, path, _ = WRITES[name]
     before = await place.state()
     wrong: dict[str, Any] = {}
@@ -495,7 +493,7 @@ async def test_an_unacceptable_value_is_a_422_that_points_at_it(place: Place, na
     assert await place.state() == before
 
 
-async def test_no_bad_value_is_repeated_in_the_answer(place: Place) -> None:
+async def test_invalid_values_are_not_repeated_in_the_response(place: Place) -> None:
     long = CANARY + "x" * 30_000
     bodies = [
         _create(agentId=[CANARY]),
@@ -517,7 +515,7 @@ async def test_no_bad_value_is_repeated_in_the_answer(place: Place) -> None:
         assert problem_of(await place.raw("POST", "/api/people", raw.encode()))[0] == 400
 
 
-async def test_a_bad_token_is_not_repeated(place: Place) -> None:
+async def test_an_invalid_token_is_not_repeated(place: Place) -> None:
     for token in (CANARY, f"asta_{CANARY}", "asta_" + CANARY * 100, f"{CANARY} {CANARY}"):
         answer = await place.node.call("GET", "/api/breakpoints", token)
         assert problem_of(answer) == (401, "unauthenticated")
@@ -563,7 +561,7 @@ ADDRESSES = [
 
 
 @pytest.mark.parametrize(("method", "path"), ADDRESSES, ids=lambda value: value)
-async def test_a_hostile_name_in_the_path_names_nothing(place: Place, method: str, path: str) -> None:
+async def test_a_hostile_name_in_a_path_identifies_nothing(place: Place, method: str, path: str) -> None:
     bodies: dict[str, Any] = {
         "PUT": {"members": []},
         "PATCH": {},
@@ -579,11 +577,11 @@ async def test_a_hostile_name_in_the_path_names_nothing(place: Place, method: st
 @pytest.mark.parametrize(
     "n", ["-1", "100", "1e1", "0x0", "a", quote("٣"), "%00", "1.5", "9" * 400, "%2B1%2B", quote("\uff10")]
 )
-async def test_a_file_number_is_a_small_whole_number(place: Place, n: str) -> None:
+async def test_a_file_number_must_be_a_small_integer(place: Place, n: str) -> None:
     assert problem_of(await place.send("GET", f"{ONE}/files/{n}"))[0] in {404, 422}
 
 
-async def test_an_id_one_letter_too_long_names_nothing(place: Place) -> None:
+async def test_an_id_with_an_extra_character_is_a_404(place: Place) -> None:
     for method, path in ADDRESSES[:8]:
         body = {"comment": "Hm."} if path.endswith("feedback") else None
         answer = await place.send(method, path.format(place.id + "0"), json=body)
@@ -604,7 +602,7 @@ SEARCHES = [
 
 
 @pytest.mark.parametrize("extra", ["", "&counts=true", "&sort=updated&status=waiting", "&sort=deadline&tag=a&tag=b"])
-async def test_search_syntax_is_text_to_look_for(place: Place, extra: str) -> None:
+async def test_search_syntax_is_treated_as_text(place: Place, extra: str) -> None:
     for q in SEARCHES:
         answer = await place.send("GET", f"/api/breakpoints?q={quote(q)}{extra}")
         assert answer.status_code == 200, (q, answer.text)
@@ -666,7 +664,7 @@ BAD_QUERIES: dict[str, str] = {
 }
 
 
-async def test_a_list_asked_for_badly_is_a_422(place: Place) -> None:
+async def test_an_invalid_list_query_is_a_422(place: Place) -> None:
     answers = {what: problem_of(await place.send("GET", f"/api/breakpoints?{q}")) for what, q in BAD_QUERIES.items()}
     assert answers == dict.fromkeys(BAD_QUERIES, (422, "invalid_request"))
 
@@ -681,7 +679,7 @@ async def test_a_list_asked_for_badly_is_a_422(place: Place) -> None:
         "tag=%ED%A0%80", "agentId=%FF", "&".join(f"tag=t{n}" for n in range(60)), "status=waiting&status=waiting",
     ],
 )  # fmt: skip
-async def test_strange_but_harmless_filters_find_nothing_or_something(place: Place, query: str) -> None:
+async def test_unusual_but_harmless_filters_are_accepted(place: Place, query: str) -> None:
     answer = await place.send("GET", f"/api/breakpoints?{query}&counts=true")
     assert answer.status_code == 200, answer.text
 
@@ -706,7 +704,7 @@ BAD_WAITS = [
 
 
 @pytest.mark.parametrize("wait", BAD_WAITS)
-async def test_a_wait_is_a_number_of_seconds_up_to_thirty(place: Place, wait: str) -> None:
+async def test_a_wait_must_be_0_to_30_seconds(place: Place, wait: str) -> None:
     answer = await place.send("GET", f"{ONE}/status?wait={wait}")
     assert problem_of(answer) == (422, "invalid_request")
 
@@ -722,7 +720,7 @@ BAD_KEYS = {
 
 
 @pytest.mark.parametrize("path", ["/api/breakpoints", ONE + "/feedback"])
-async def test_an_idempotency_key_is_visible_ascii(place: Place, path: str) -> None:
+async def test_an_idempotency_key_must_be_visible_ascii(place: Place, path: str) -> None:
     body = VALID_CREATE if path == "/api/breakpoints" else {"comment": "Hm."}
     before = await place.state()
     for what, key in BAD_KEYS.items():
@@ -741,7 +739,7 @@ async def test_an_idempotency_key_is_visible_ascii(place: Place, path: str) -> N
 
 
 @pytest.mark.parametrize("last", ["abc", "-1", "1.5", "1e3", "9" * 10, "", " ", "0x1", "1,2"])
-async def test_a_last_event_id_is_the_number_of_an_event(place: Place, last: str) -> None:
+async def test_a_last_event_id_must_be_the_number_of_an_event(place: Place, last: str) -> None:
     path = f"/api/breakpoints/{place.id}/stream"
     async with Stream(place.node, path, place.token, headers={"Last-Event-ID": last}) as stream:
         assert stream.status == 422
@@ -749,7 +747,7 @@ async def test_a_last_event_id_is_the_number_of_an_event(place: Place, last: str
 
 
 @pytest.mark.parametrize("etag", ["garbage", '"v0"', '"v999999999"', '"v-1"', "v1", '"v1', '""', '"x", "y"', "W/v1"])
-async def test_an_if_match_that_is_not_the_current_version_is_a_412(place: Place, etag: str) -> None:
+async def test_an_if_match_other_than_the_current_version_is_a_412(place: Place, etag: str) -> None:
     before = await place.state()
     body = {"release": True, "option": "yes"}
     answer = await place.send("POST", ONE + "/feedback", json=body, headers={"If-Match": etag})
@@ -775,19 +773,19 @@ async def test_an_if_match_that_is_not_the_current_version_is_a_412(place: Place
         ("BREW", "/api/breakpoints", 405, "method_not_allowed"),
     ],
 )
-async def test_an_address_or_method_that_does_not_exist_is_a_problem_too(
+async def test_an_unknown_path_or_method_is_a_problem_response_too(
     place: Place, method: str, path: str, status: int, code: str
 ) -> None:
     answer = await place.send(method, path)
     assert problem_of(answer) == (status, code)
 
 
-async def test_a_405_says_which_methods_there_are(place: Place) -> None:
+async def test_a_405_lists_the_allowed_methods(place: Place) -> None:
     answer = await place.send("PUT", "/api/breakpoints")
     assert {"GET", "POST"} <= set(answer.headers["allow"].split(", "))
 
 
-async def test_the_largest_acceptable_everything_is_accepted(place: Place) -> None:
+async def test_all_fields_at_their_limits_are_accepted_together(place: Place) -> None:
     """Four-byte characters up to every limit: both databases must accept the rows and index entries."""
     body = {
         "agentId": EMOJI * 200,
@@ -823,7 +821,7 @@ async def test_the_largest_acceptable_everything_is_accepted(place: Place) -> No
     ],
     ids=lambda value: repr(value)[:30],
 )  # fmt: skip
-async def test_any_other_value_in_the_payload_comes_back_as_it_was(place: Place, value: Any) -> None:
+async def test_any_other_payload_value_is_returned_unchanged(place: Place, value: Any) -> None:
     created = await place.send("POST", "/api/breakpoints", json=_create({"extra": value}))
     assert created.status_code == 201, created.text[:300]
     got = await place.send("GET", f"/api/breakpoints/{created.json()['id']}")

@@ -5,7 +5,7 @@ from tests.support.nodes import ManualClock, Node
 ADDRESS = "/api/projects/default/callback-secret"
 
 
-async def test_an_admin_sees_the_secret_and_nobody_keeps_the_answer(node: Node) -> None:
+async def test_an_admin_sees_the_secret_and_the_response_is_not_cached(node: Node) -> None:
     answer = await node.call("GET", ADDRESS, await node.token("admin"))
 
     assert answer.headers["cache-control"] == "no-store"
@@ -15,7 +15,7 @@ async def test_an_admin_sees_the_secret_and_nobody_keeps_the_answer(node: Node) 
     assert answer.json() == (await node.call("GET", ADDRESS, await node.token("admin"))).json()
 
 
-async def test_after_a_rotation_both_are_shown_until_the_day_is_over(node: Node, clock: ManualClock) -> None:
+async def test_after_a_rotation_both_secrets_are_shown_for_a_day(node: Node, clock: ManualClock) -> None:
     admin = await node.token("admin")
     before = (await node.call("GET", ADDRESS, admin)).json()["items"]
     rotated = await node.call("POST", f"{ADDRESS}/rotate", admin)
@@ -29,7 +29,7 @@ async def test_after_a_rotation_both_are_shown_until_the_day_is_over(node: Node,
     assert (await node.call("GET", ADDRESS, admin)).json()["items"] == [new]
 
 
-async def test_another_project_is_not_there_for_an_admin_of_one(node: Node) -> None:
+async def test_another_project_looks_nonexistent_to_an_admin_of_one(node: Node) -> None:
     local = await node.person("lena", "admin")
     await node.call("POST", "/api/projects", await node.token("admin"), json={"id": "shop"})
 
@@ -40,6 +40,6 @@ async def test_another_project_is_not_there_for_an_admin_of_one(node: Node) -> N
         assert (await node.call("POST", f"{address}/rotate", local)).status_code == 404
 
 
-async def test_a_rotation_takes_no_fields(node: Node) -> None:
+async def test_a_rotation_accepts_no_fields(node: Node) -> None:
     refused = await node.call("POST", f"{ADDRESS}/rotate", await node.token("admin"), json={"secret": "mine"})
     assert refused.status_code == 422

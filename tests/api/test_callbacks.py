@@ -87,7 +87,7 @@ async def test_a_signed_answer_decides(hook: Hook) -> None:
     assert (result["respondedBy"], result["via"], result["feedback"]) == ("ann", "webhook", "Fine.")
 
 
-async def test_a_replay_is_answered_and_does_nothing(hook: Hook) -> None:
+async def test_a_replayed_answer_gets_a_response_but_has_no_effect(hook: Hook) -> None:
     await person(hook.node, "bob", "reviewer")
     current = await hook.asked({"expert": ["ann", "bob"], "strategy": "collect-all"})
     first = await hook.say(current)
@@ -100,7 +100,7 @@ async def test_a_replay_is_answered_and_does_nothing(hook: Hook) -> None:
     assert given.approved
 
 
-async def test_what_is_not_signed_as_it_should_be_is_refused_and_not_logged(hook: Hook) -> None:
+async def test_an_invalid_signature_is_rejected_and_the_body_not_logged(hook: Hook) -> None:
     current = await hook.asked()
     said = {"breakpointId": current.id, "approved": True, "digest": current.digest, "comment": "hunter2"}
     good = hook.signed(said)
@@ -140,7 +140,7 @@ async def test_what_is_not_signed_as_it_should_be_is_refused_and_not_logged(hook
         ({}, {"deliveryId": "dlv_unknown"}, 404, "not_found"),
     ],
 )
-async def test_a_program_is_told_what_was_wrong(
+async def test_a_program_gets_the_reason_for_an_error(
     hook: Hook, payload: dict[str, Any], said: dict[str, Any], status: int, code: str
 ) -> None:
     await person(hook.node, "bob", "reviewer")
@@ -150,7 +150,7 @@ async def test_a_program_is_told_what_was_wrong(
     assert (await stored(hook.node, current.id)).votes == 0
 
 
-async def test_a_refusal_is_one_however_often_it_is_asked_for(hook: Hook) -> None:
+async def test_a_rejected_answer_stays_rejected_when_repeated(hook: Hook) -> None:
     bob = await person(hook.node, "bob", "reviewer")
     current = await hook.asked()
     await respond(hook.node, current.id, bob, approved=False)
@@ -159,7 +159,7 @@ async def test_a_refusal_is_one_however_often_it_is_asked_for(hook: Hook) -> Non
     assert answers[0].json()["standing"]["by"] == "person:bob"
 
 
-async def test_what_is_not_there_looks_the_same_everywhere(hook: Hook) -> None:
+async def test_unknown_disabled_and_removed_channels_look_the_same(hook: Hook) -> None:
     off = await add_channel(hook.node, "off", "webhook", settings=hook.channel.settings, enabled=False)
     gone = await add_channel(hook.node, "gone", "webhook", settings=hook.channel.settings)
     await hook.node.assent.database.write(lambda tx: tx.channels.remove(gone.id, now=tx.now()))
@@ -171,7 +171,7 @@ async def test_what_is_not_there_looks_the_same_everywhere(hook: Hook) -> None:
     assert len({each.text for each in answers}) == 1
 
 
-async def test_a_channel_whose_secret_is_missing_is_tried_again(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_channel_with_a_missing_secret_asks_for_a_retry(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
     current = await hook.asked()
     monkeypatch.delenv("HOOK_MINE")
     answer = await hook.say(current)
@@ -182,7 +182,7 @@ async def test_a_channel_whose_secret_is_missing_is_tried_again(hook: Hook, monk
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"])
-async def test_nothing_but_a_post_does_anything(hook: Hook, method: str) -> None:
+async def test_only_a_post_has_an_effect(hook: Hook, method: str) -> None:
     current = await hook.asked()
     said = {"breakpointId": current.id, "approved": True, "digest": current.digest}
     answer = await hook.node.client.request(method, hook.path, **hook.signed(said))
@@ -190,7 +190,7 @@ async def test_nothing_but_a_post_does_anything(hook: Hook, method: str) -> None
     assert (await stored(hook.node, current.id)).votes == 0
 
 
-async def test_a_body_that_is_too_large_is_not_read(hook: Hook) -> None:
+async def test_an_oversized_body_is_not_read(hook: Hook) -> None:
     answer = await hook.node.client.post(hook.path, content=b" " * (MAX_BODY + 1))
     assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
 
@@ -209,7 +209,7 @@ def small(hook: Hook, parrot: Parrot, *, per_minute: int) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://assent.test")
 
 
-async def test_a_channel_says_so_much_a_minute_and_forgeries_do_not_count(hook: Hook) -> None:
+async def test_a_channel_has_a_rate_limit_that_forgeries_do_not_count_toward(hook: Hook) -> None:
     async with small(hook, Parrot(), per_minute=2) as client:
         forged = [(await client.post(hook.path, content=b"forged")).status_code for _ in range(5)]
         real = [await client.post(hook.path, content=b"squawk") for _ in range(3)]
@@ -219,7 +219,7 @@ async def test_a_channel_says_so_much_a_minute_and_forgeries_do_not_count(hook: 
     assert real[0].json() == {"key": "squawk", "done": True}
 
 
-async def test_no_caller_speaks_with_our_own_voice(hook: Hook) -> None:
+async def test_a_caller_cannot_set_internal_headers(hook: Hook) -> None:
     heard: list[Mapping[str, str]] = []
 
     class Listener(Parrot):

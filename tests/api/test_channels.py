@@ -62,7 +62,7 @@ def pointer(answer: httpx2.Response) -> str:
     return found
 
 
-async def test_a_channel_is_set_up_shown_changed_and_removed(node: Node) -> None:
+async def test_a_channel_can_be_created_shown_changed_and_removed(node: Node) -> None:
     channel = await made(node)
     assert channel["settings"] == webhook()
     assert (channel["enabled"], channel["source"], channel["createdBy"]) == (True, "api", "person:owner")
@@ -81,7 +81,7 @@ async def test_a_channel_is_set_up_shown_changed_and_removed(node: Node) -> None
     assert (await admin(node, "GET", "/api/channels")).json() == {"items": []}
 
 
-async def test_a_name_is_free_again_once_its_channel_is_removed(node: Node) -> None:
+async def test_a_name_is_available_again_once_its_channel_is_removed(node: Node) -> None:
     first = await made(node)
     again = {"name": "ops", "type": "webhook", "settings": webhook()}
     assert code(await admin(node, "POST", "/api/channels", again)) == (409, "conflict")
@@ -92,7 +92,7 @@ async def test_a_name_is_free_again_once_its_channel_is_removed(node: Node) -> N
     assert (await made(node))["id"] != first["id"]
 
 
-async def test_a_secret_itself_is_refused_and_never_stored(node: Node) -> None:
+async def test_a_plain_secret_is_rejected_and_never_stored(node: Node) -> None:
     body = {"name": "ops", "type": "webhook", "settings": webhook(secrets=[SECRET])}
     answer = await admin(node, "POST", "/api/channels", body)
     assert pointer(answer) == "/settings/secrets/0"
@@ -123,13 +123,13 @@ async def test_a_secret_itself_is_refused_and_never_stored(node: Node) -> None:
         ({"colour": "red"}, "/colour"),
     ],
 )
-async def test_what_cannot_be_used_is_refused_with_its_place(node: Node, body: dict[str, Any], where: str) -> None:
+async def test_an_invalid_channel_is_rejected_with_its_field(node: Node, body: dict[str, Any], where: str) -> None:
     whole = {"name": "ops", "type": "webhook", "settings": webhook()} | body
     assert pointer(await admin(node, "POST", "/api/channels", whole)) == where
     assert (await admin(node, "GET", "/api/channels")).json() == {"items": []}
 
 
-async def test_the_keys_of_this_server_are_no_secret_of_a_channel(node: Node, tmp_path: Path) -> None:
+async def test_the_servers_own_keys_cannot_be_a_channel_secret(node: Node, tmp_path: Path) -> None:
     keys = node.assent.settings.data_dir / "assent.keys"
     keys.write_text(SECRET)
     for path in (keys, tmp_path / "x" / ".." / keys.relative_to(tmp_path)):
@@ -137,7 +137,7 @@ async def test_the_keys_of_this_server_are_no_secret_of_a_channel(node: Node, tm
         assert pointer(await admin(node, "POST", "/api/channels", body)) == "/settings/secrets/0"
 
 
-async def test_an_admin_of_one_project_names_no_secret_of_the_machine(node: Node) -> None:
+async def test_an_admin_of_one_project_cannot_use_secrets_of_the_machine(node: Node) -> None:
     ann = await node.person("ann", "admin")
     body = {"name": "ops", "type": "webhook", "settings": webhook()}
     answer = await node.call("POST", "/api/channels", ann, json=body)
@@ -151,7 +151,7 @@ async def test_an_admin_of_one_project_names_no_secret_of_the_machine(node: Node
     assert (await node.call("PATCH", path, ann, json={"enabled": False})).status_code == 200
 
 
-async def test_an_admin_of_one_project_names_the_secrets_that_the_operator_allows(settings: Settings) -> None:
+async def test_an_admin_of_one_project_can_use_secrets_that_the_operator_allows(settings: Settings) -> None:
     allowing = settings.model_copy(update={"channel_secrets": ("env:HOOK_*", "file:/run/hooks/*")})
     async with running_node(allowing) as node:
         ann = await node.person("ann", "admin")
@@ -162,7 +162,7 @@ async def test_an_admin_of_one_project_names_the_secrets_that_the_operator_allow
             assert code(await node.call("POST", "/api/channels", ann, json=other)) == (403, "forbidden")
 
 
-async def test_only_admins_see_how_a_channel_is_set_up(node: Node) -> None:
+async def test_only_admins_see_the_settings_of_a_channel(node: Node) -> None:
     channel = await made(node)
     viewer = await node.person("vi", "viewer")
     seen = (await node.call("GET", f"/api/channels/{channel['id']}", viewer)).json()
@@ -170,7 +170,7 @@ async def test_only_admins_see_how_a_channel_is_set_up(node: Node) -> None:
     assert (seen["name"], seen["type"], seen["enabled"]) == ("ops", "webhook", True)
 
 
-async def test_a_channel_that_a_route_names_is_neither_removed_nor_renamed(node: Node) -> None:
+async def test_a_channel_used_by_a_route_cannot_be_removed_or_renamed(node: Node) -> None:
     channel = await made(node)
     route = (await admin(node, "POST", "/api/routes", {"pattern": "*", "channels": ["ops"]})).json()
     path = f"/api/channels/{channel['id']}"
@@ -183,7 +183,7 @@ async def test_a_channel_that_a_route_names_is_neither_removed_nor_renamed(node:
     assert (await admin(node, "DELETE", path)).status_code == 204
 
 
-async def test_a_test_says_what_was_found_and_is_kept_as_health(near: Node, hook: Receiver) -> None:
+async def test_a_test_reports_its_result_and_updates_the_health(near: Node, hook: Receiver) -> None:
     channel = await made(near, url=hook.url("/hook"))
     path = f"/api/channels/{channel['id']}"
     tried = (await admin(near, "POST", f"{path}/test", {})).json()
@@ -200,7 +200,7 @@ async def test_a_test_says_what_was_found_and_is_kept_as_health(near: Node, hook
     assert (await admin(near, "GET", "/api/deliveries")).json()["items"] == []
 
 
-async def test_a_test_that_fails_says_why(near: Node, hook: Receiver) -> None:
+async def test_a_failed_test_says_why(near: Node, hook: Receiver) -> None:
     channel = await made(near, url=hook.url("/hook"))
     hook.answer("/hook", Answer(500))
     tried = (await admin(near, "POST", f"/api/channels/{channel['id']}/test", {"send": True})).json()
@@ -210,7 +210,7 @@ async def test_a_test_that_fails_says_why(near: Node, hook: Receiver) -> None:
     assert shown["lastError"] == tried["detail"]
 
 
-async def test_somebody_on_a_channel_is_linked_to_a_person_once(node: Node) -> None:
+async def test_an_identity_is_linked_to_only_one_person(node: Node) -> None:
     channel = await made(node)
     await node.person("ann", "reviewer")
     await node.person("bo", "reviewer")
@@ -227,7 +227,7 @@ async def test_somebody_on_a_channel_is_linked_to_a_person_once(node: Node) -> N
     assert (await admin(node, "GET", path)).json() == {"items": []}
 
 
-async def test_an_admin_of_one_project_links_nobody_who_works_elsewhere_too(node: Node) -> None:
+async def test_an_admin_of_one_project_cannot_link_a_person_of_several(node: Node) -> None:
     channel = await made(node)
     ann = await node.person("ann", "admin")
     body = {"identity": "T01:U02", "person": "owner"}
@@ -235,7 +235,7 @@ async def test_an_admin_of_one_project_links_nobody_who_works_elsewhere_too(node
     assert code(answer) == (403, "forbidden")
 
 
-async def test_another_projects_channel_is_not_there(node: Node) -> None:
+async def test_a_channel_of_another_project_is_a_404(node: Node) -> None:
     channel = await made(node)
     await admin(node, "POST", "/api/projects", {"id": "elsewhere"})
     foreign = await node.person("fay", "admin", project="elsewhere")

@@ -74,7 +74,7 @@ async def questions(node: Node) -> int:
     return len(listed.json()["items"])
 
 
-async def test_an_approval_lets_it_run_as_people_changed_it(node: Node) -> None:
+async def test_an_approved_call_runs_with_the_reviewers_edits(node: Node) -> None:
     hook = await held(node, CALL, "?ttl=60&editable=command&agentId=claude-of-olga&tag=git&risk=low")
     (asked,) = await waiting(node)
     assert (asked["agentId"], asked["runId"], asked["gate"]) == ("claude-of-olga", "a-session", "tool.bash")
@@ -89,7 +89,7 @@ async def test_an_approval_lets_it_run_as_people_changed_it(node: Node) -> None:
     assert node.assent.hub.waiters == 0
 
 
-async def test_a_rejection_tells_its_reason(node: Node) -> None:
+async def test_a_rejection_includes_its_reason(node: Node) -> None:
     hook = await held(node, DIALOG)
     await decide(node, approved=False, comment="Not on a Friday.")
     decision = (await hook.told())["decision"]
@@ -97,7 +97,7 @@ async def test_a_rejection_tells_its_reason(node: Node) -> None:
     assert "Not on a Friday." in decision["message"]
 
 
-async def test_a_deadline_is_a_denial(node: Node, clock: ManualClock) -> None:
+async def test_a_call_is_denied_after_its_deadline(node: Node, clock: ManualClock) -> None:
     hook = await held(node, CALL, "?ttl=1")
     clock.advance(1)
     assert (await hook.told())["permissionDecisionReason"] == "No answer in time. The tool was not run."
@@ -119,14 +119,14 @@ async def test_an_approval_is_used_once(node: Node) -> None:
     assert await questions(node) == 12
 
 
-async def test_two_like_calls_at_once_do_not_share_an_approval(node: Node) -> None:
+async def test_two_equal_simultaneous_calls_do_not_share_an_approval(node: Node) -> None:
     hooks = [await held(node, CALL), await held(node, SECOND, waiters=2)]
     await decide(node)
     await decide(node, approved=False)
     assert sorted([await each.decision() for each in hooks]) == ["allow", "deny"]
 
 
-async def test_the_question_of_a_client_that_left_is_taken_up(node: Node) -> None:
+async def test_the_question_of_a_disconnected_client_is_reused(node: Node) -> None:
     first = await held(node, CALL)
     first.task.cancel()
     await parked(node, waiters=0)
@@ -136,14 +136,14 @@ async def test_the_question_of_a_client_that_left_is_taken_up(node: Node) -> Non
     assert (await questions(node), [each["id"] for each in await waiting(node)], asked[:3]) == (1, [], "bp_")
 
 
-async def test_the_question_of_another_token_is_not_taken_up(node: Node) -> None:
+async def test_the_question_of_another_token_is_not_reused(node: Node) -> None:
     await held(node, CALL)
     Held(node, SECOND, await node.token("agent", name="another"))
     await parked(node, waiters=2)
     assert len(await waiting(node)) == 2
 
 
-async def test_an_approval_that_is_too_old_is_asked_for_again(node: Node, clock: ManualClock) -> None:
+async def test_an_approval_that_is_too_old_leads_to_a_new_question(node: Node, clock: ManualClock) -> None:
     first = Held(node, CALL, await node.token("agent"), "?defer=true")
     assert await first.decision() == "defer"
     await decide(node)
@@ -153,7 +153,7 @@ async def test_an_approval_that_is_too_old_is_asked_for_again(node: Node, clock:
     assert len(await waiting(node)) == 1
 
 
-async def test_a_deferred_call_is_asked_about_once(node: Node) -> None:
+async def test_a_deferred_call_creates_one_question(node: Node) -> None:
     agent = await node.token("agent")
     assert [await Held(node, CALL, agent, "?defer=true").decision() for _ in range(2)] == ["defer", "defer"]
     await decide(node)
@@ -161,13 +161,13 @@ async def test_a_deferred_call_is_asked_about_once(node: Node) -> None:
     assert await questions(node) == 1
 
 
-async def test_a_rule_lets_it_run_without_anybody(node: Node) -> None:
+async def test_a_rule_can_approve_a_call_without_a_person(node: Node) -> None:
     rule = {"pattern": "tool.bash(payload.arguments.command = 'git push')", "action": "auto-approve"}
     assert (await node.call("POST", "/api/rules", await node.token("admin"), json=rule)).status_code == 201
     assert await Held(node, CALL, await node.token("agent")).decision() == "allow"
 
 
-async def test_a_node_that_stops_answers_that_it_does(node: Node) -> None:
+async def test_a_node_that_is_stopping_responds_with_503(node: Node) -> None:
     hook = await held(node, CALL)
     node.assent.hub.drain()
     answer = await hook.answer()
@@ -175,7 +175,7 @@ async def test_a_node_that_stops_answers_that_it_does(node: Node) -> None:
     assert len(await waiting(node)) == 1
 
 
-async def test_a_revoked_token_is_told_so(node: Node) -> None:
+async def test_a_revoked_token_ends_the_wait_with_401(node: Node) -> None:
     hook = await held(node, CALL)
     (token,) = node.assent.hub.tokens()
     node.assent.hub.cut(token)
@@ -199,20 +199,20 @@ async def test_a_revoked_token_is_told_so(node: Node) -> None:
         (CALL | {"tool_name": "AskUserQuestion"}, ""),
     ],
 )
-async def test_what_is_not_understood_is_no_2xx(shared: Node, call: Any, query: str) -> None:
+async def test_an_invalid_request_is_never_a_2xx(shared: Node, call: Any, query: str) -> None:
     answer = await shared.call("POST", PATH + query, await shared.token("agent"), json=call)
     assert answer.status_code == 422, answer.text
     assert await questions(shared) == 0
 
 
-async def test_what_is_no_json_is_no_2xx(shared: Node) -> None:
+async def test_invalid_json_is_never_a_2xx(shared: Node) -> None:
     headers = {"content-type": "application/json"}
     for content in (b"", b"{", json.dumps(CALL).encode() + b"}", b'{"a": 1, "a": 2}'):
         answer = await shared.call("POST", PATH, await shared.token("agent"), content=content, headers=headers)
         assert answer.status_code in {400, 422}, answer.text
 
 
-async def test_without_receipts_only_the_call_that_was_asked_about_acts(postgres_settings: Settings) -> None:
+async def test_without_receipts_an_approval_applies_only_to_the_call_itself(postgres_settings: Settings) -> None:
     """Without a key for signing, nothing proves that an approval has not been used before."""
     async with running_node(postgres_settings.model_copy(update={"secret_keys": None})) as node:
         first = await held(node, CALL)
@@ -230,7 +230,7 @@ async def test_without_receipts_only_the_call_that_was_asked_about_acts(postgres
 
 
 @pytest.mark.parametrize("call", [CALL, DIALOG])
-async def test_without_receipts_two_like_calls_at_once_do_not_share_an_approval(
+async def test_without_receipts_two_equal_simultaneous_calls_do_not_share_an_approval(
     postgres_settings: Settings, call: dict[str, Any]
 ) -> None:
     async with running_node(postgres_settings.model_copy(update={"secret_keys": None})) as node:
@@ -241,7 +241,7 @@ async def test_without_receipts_two_like_calls_at_once_do_not_share_an_approval(
         assert await second.decision() == "deny"
 
 
-async def test_receipts_that_cannot_be_given_now_block(sqlite_settings: Settings) -> None:
+async def test_a_failure_to_issue_receipts_blocks_the_call(sqlite_settings: Settings) -> None:
     """A call allowed now without a receipt could be allowed again later with one."""
     async with running_node(sqlite_settings) as node:
         sqlite_settings.key_path.write_text("not a key")

@@ -40,7 +40,9 @@ async def rule(node: Node, pattern: str, action: str = "auto-approve", **fields:
 
 
 @pytest.mark.parametrize(("floor", "needed"), [(None, 3), (1, 1), (5, 5)])
-async def test_a_smaller_n_is_raised_to_the_floor_of_the_project(node: Node, floor: int | None, needed: int) -> None:
+async def test_a_smaller_count_is_raised_to_the_floor_of_the_project(
+    node: Node, floor: int | None, needed: int
+) -> None:
     if floor is not None:
         await policy(node, autoApproveFloor=floor)
     token = await node.token("agent")
@@ -51,7 +53,7 @@ async def test_a_smaller_n_is_raised_to_the_floor_of_the_project(node: Node, flo
     assert (await raised(node, token, autoApproveAfterN=needed + 1))["status"] == "waiting"
 
 
-async def test_another_token_that_claims_the_same_agent_has_its_own_count(node: Node) -> None:
+async def test_another_token_with_the_same_agent_id_has_its_own_count(node: Node) -> None:
     first, other = await node.token("agent", name="first"), await node.token("agent", name="other")
     await approved(node, first, 3)
     found = await raised(node, other, autoApproveAfterN=1)
@@ -124,7 +126,7 @@ async def test_approvals_count_for_the_whole_call(node: Node, first: dict[str, A
     assert (await raised(node, token, autoApproveAfterN=3, **first))["status"] == "released"
 
 
-async def test_a_call_of_which_something_is_hidden_is_never_counted_and_gets_no_rule(node: Node) -> None:
+async def test_a_call_with_hidden_arguments_is_never_counted_and_gets_no_rule(node: Node) -> None:
     token = await node.token("agent")
     query: dict[str, Any] = {"function": "shop.query", "arguments": {"sql": "(hidden)"}, "hidden": ["sql"]}
     await approved(node, token, 3, **query)
@@ -140,7 +142,7 @@ async def test_a_payload_without_arguments_does_not_count_approvals_of_calls(nod
     assert (await raised(node, token, autoApproveAfterN=3))["status"] == "waiting"
 
 
-async def test_a_rejection_of_other_arguments_starts_the_count_again(node: Node) -> None:
+async def test_a_rejection_of_other_arguments_resets_the_count(node: Node) -> None:
     token = await node.token("agent")
     await approved(node, token, 3, **CALL)
     refused = await raised(node, token, **{**CALL, "arguments": {"command": "rm"}})
@@ -160,7 +162,7 @@ async def test_an_approval_with_edits_does_not_count(node: Node) -> None:
 
 
 @pytest.mark.parametrize(("counts", "status"), [(None, "released"), ("gate", "released"), ("question", "waiting")])
-async def test_the_policy_chooses_whether_the_question_must_be_the_same(
+async def test_the_policy_decides_whether_the_question_must_be_the_same(
     node: Node, counts: str | None, status: str
 ) -> None:
     if counts is not None:
@@ -172,7 +174,7 @@ async def test_the_policy_chooses_whether_the_question_must_be_the_same(
     assert (await raised(node, token, autoApproveAfterN=3))["status"] == "released"
 
 
-async def test_the_release_lists_the_approvals_it_counted_and_what_differed(node: Node) -> None:
+async def test_the_release_lists_the_counted_approvals_and_the_differences(node: Node) -> None:
     token = await node.token("agent")
     ids = await approved(node, token, 3, amount=1)
     released = await raised(node, token, autoApproveAfterN=3, question="Drop the table?", amount=1, force=True)
@@ -203,13 +205,15 @@ async def test_an_auto_rule_on_the_agent_does_not_match_a_claimed_id(node: Node,
 
 
 @pytest.mark.parametrize("agent_ids", [("**",), ("*", "ci"), ("c*", "*"), ("***", "x")])
-async def test_a_token_with_a_pattern_of_stars_is_bound_to_no_agent(node: Node, agent_ids: tuple[str, ...]) -> None:
+async def test_a_token_whose_patterns_match_any_agent_only_claims_its_id(
+    node: Node, agent_ids: tuple[str, ...]
+) -> None:
     await rule(node, "tool.bash(agentId = 'ci')")
     found = await raised(node, await node.token("agent", agent_ids=agent_ids))
     assert (found["status"], found["agentIdClaimed"]) == ("waiting", True)
 
 
-async def test_a_never_rule_takes_a_claimed_id_at_its_word(node: Node) -> None:
+async def test_a_never_rule_applies_to_a_claimed_id(node: Node) -> None:
     await rule(node, "*")
     await rule(node, "*(agentId = 'ci')", "never-auto-approve")
     token = await node.token("agent")
@@ -217,7 +221,7 @@ async def test_a_never_rule_takes_a_claimed_id_at_its_word(node: Node) -> None:
     assert (await raised(node, token, agent="other"))["status"] == "released"
 
 
-async def test_a_proposal_names_an_agent_only_if_its_token_does(node: Node) -> None:
+async def test_a_proposal_names_an_agent_only_if_its_token_is_limited_to_it(node: Node) -> None:
     for limits, pattern in (({}, "docs.publish"), ({"agent_ids": ("ci",)}, "docs.publish(agentId = 'ci')")):
         made = await raised(node, await node.token("agent", name="a", **limits), breakpointId="docs.publish")
         found = (await proposed(node, made["id"], await node.token("reviewer"))).json()
@@ -225,7 +229,7 @@ async def test_a_proposal_names_an_agent_only_if_its_token_does(node: Node) -> N
         assert found["backtest"]["matched"] == found["backtest"]["scanned"] or limits
 
 
-async def test_live_rules_that_rest_on_claimed_ids_are_listed(node: Node) -> None:
+async def test_live_rules_that_depend_on_claimed_ids_are_listed(node: Node) -> None:
     path = f"{RULES}/claimed"
     resting = await rule(node, "*(agentId = 'ci')")
     await rule(node, "*(agentId = 'ci')", "never-auto-approve")

@@ -44,7 +44,7 @@ async def post(node: Node, body: dict[str, Any], **options: Any) -> Any:
     return await node.call("POST", "/api/breakpoints", await node.token("agent"), json=body, **options)
 
 
-async def test_everything_an_agent_sends_comes_back(shared: Node) -> None:
+async def test_all_fields_sent_by_an_agent_are_returned(shared: Node) -> None:
     answer = await post(shared, EVERYTHING)
     created = answer.json()
     assert answer.status_code == 201
@@ -68,7 +68,7 @@ async def test_everything_an_agent_sends_comes_back(shared: Node) -> None:
     assert created["version"] == 1
 
 
-async def test_the_created_breakpoint_is_the_one_that_is_read(shared: Node) -> None:
+async def test_a_created_breakpoint_can_be_read_back(shared: Node) -> None:
     answer = await post(shared, EVERYTHING)
     got = await shared.call("GET", f"/api/breakpoints/{answer.json()['id']}", await shared.token("reviewer"))
     assert got.json() == answer.json()
@@ -76,7 +76,7 @@ async def test_the_created_breakpoint_is_the_one_that_is_read(shared: Node) -> N
     assert got.headers["cache-control"] == "no-store"
 
 
-async def test_an_agent_and_a_payload_are_enough(shared: Node) -> None:
+async def test_only_an_agent_id_and_a_payload_are_required(shared: Node) -> None:
     created = (await post(shared, {"agentId": "a", "payload": {}})).json()
     assert (created["status"], created["priority"], created["strategy"]) == ("waiting", "normal", "single")
     assert (created["onTimeout"], created["tags"], created["experts"]) == ("expire", [], [])
@@ -90,7 +90,7 @@ async def test_the_etag_changes_with_the_breakpoint(shared: Node) -> None:
     assert answer.headers["etag"] == '"v2"'
 
 
-async def test_the_status_is_small_until_there_is_more_to_say(shared: Node) -> None:
+async def test_the_status_contains_only_what_is_known(shared: Node) -> None:
     created = await shared.create()
     agent = await shared.token("agent")
     first = (await shared.call("GET", f"/api/breakpoints/{created['id']}/status", agent)).json()
@@ -124,19 +124,19 @@ async def test_titles_without_letters_never_share_a_gate(shared: Node) -> None:
     assert all(gate.startswith("breakpoint-") for gate in gates)
 
 
-async def test_the_same_title_and_run_said_twice_are_no_contradiction(shared: Node) -> None:
+async def test_the_title_and_run_id_may_be_repeated_in_the_payload(shared: Node) -> None:
     payload = {"title": "T", "context": {"runId": "R"}}
     created = (await post(shared, {"agentId": "a", "title": "T", "runId": "R", "payload": payload})).json()
     assert (created["title"], created["runId"]) == ("T", "R")
 
 
-async def test_title_and_run_may_stand_in_the_payload_alone(shared: Node) -> None:
+async def test_the_title_and_run_id_may_be_only_in_the_payload(shared: Node) -> None:
     payload = {"title": "T", "tags": ["x"], "context": {"runId": "R"}}
     created = (await post(shared, {"agentId": "a", "payload": payload})).json()
     assert (created["title"], created["runId"], created["tags"]) == ("T", "R", ["x"])
 
 
-async def test_anybody_can_recompute_the_digest_of_what_is_shown(shared: Node) -> None:
+async def test_the_digest_can_be_recomputed_from_the_response(shared: Node) -> None:
     created = (await post(shared, EVERYTHING)).json()
     shown = {name: created[name] for name in ("agentId", "runId", "title", "gate", "tags", "payload")}
     content = rfc8785.dumps(shown | {"project": "default"})
@@ -159,7 +159,7 @@ async def test_different_content_has_a_different_digest(shared: Node) -> None:
     assert len(set(digests)) == len(variants)
 
 
-async def test_an_expert_nobody_carries_is_a_warning_and_not_a_failure(shared: Node) -> None:
+async def test_an_unknown_expert_leads_to_a_warning_and_not_an_error(shared: Node) -> None:
     created = await shared.create(payload={"question": "?", "expert": "ghost"})
     assert created["status"] == "waiting"
     assert len(created["warnings"]) == 1
@@ -170,21 +170,21 @@ async def test_an_expert_nobody_carries_is_a_warning_and_not_a_failure(shared: N
     assert events.json()["items"][1]["metadata"] == {"warning": created["warnings"][0]}
 
 
-async def test_the_experts_shown_are_the_ones_asked(shared: Node) -> None:
+async def test_the_response_shows_the_experts_as_requested(shared: Node) -> None:
     await shared.person("carla", "reviewer")
     for asked in (["carla"], ["ghost"], ["carla", "ghost"], ["owner"], ["owner", "carla"], ["ghost", "spook", "carla"]):
         created = await shared.create(payload={"question": "?", "expert": asked})
         assert sorted(created["experts"]) == sorted(asked)
 
 
-async def test_an_owner_who_stands_in_for_others_is_still_shown_under_their_own_name(node: Node) -> None:
+async def test_an_owner_who_answers_for_others_is_shown_under_their_own_name(node: Node) -> None:
     await node.person("carla", "reviewer")
     await node.call("PATCH", "/api/projects/default", await node.token("admin"), json={"owner": "carla"})
     created = await node.create(payload={"question": "?", "expert": ["carla", "ghost"]})
     assert created["experts"] == ["carla", "ghost"]
 
 
-async def test_the_owner_answers_in_place_of_an_expert_nobody_carries(shared: Node) -> None:
+async def test_the_owner_answers_for_an_unknown_expert(shared: Node) -> None:
     created = await shared.create(payload={"question": "?", "expert": "ghost"})
     stranger = await shared.person("stranger", "reviewer")
     refused = await shared.feedback(created["id"], stranger, release=True)
@@ -194,7 +194,7 @@ async def test_the_owner_answers_in_place_of_an_expert_nobody_carries(shared: No
     assert answer["decision"] == "approved"
 
 
-async def test_a_project_may_refuse_experts_nobody_carries(node: Node) -> None:
+async def test_a_project_may_reject_unknown_experts(node: Node) -> None:
     admin = await node.token("admin")
     await node.call("PUT", "/api/policy", admin, json={"unknownExperts": "refuse"})
     body = {"agentId": "a", "payload": {"question": "?", "expert": ["owner", "ghost"]}}
@@ -216,7 +216,7 @@ async def test_the_policy_caps_the_time_to_live(node: Node) -> None:
     assert (await node.create(ttlSeconds=30))["ttlSeconds"] == 30
 
 
-async def test_the_deadline_is_the_creation_plus_the_time_to_live(node: Node, clock: ManualClock) -> None:
+async def test_the_deadline_is_the_creation_time_plus_the_time_to_live(node: Node, clock: ManualClock) -> None:
     created = await node.create(ttlSeconds=90)
     clock.advance(89.999999)
     agent = await node.token("agent")
@@ -250,7 +250,7 @@ async def test_ids_sort_by_time(node: Node, clock: ManualClock) -> None:
     assert ids == sorted(ids)
 
 
-async def test_a_person_may_raise_one_and_never_decides_it(shared: Node) -> None:
+async def test_a_person_cannot_decide_a_breakpoint_they_created(shared: Node) -> None:
     raiser = await shared.person("raiser", "reviewer", "admin")
     created = await shared.create(raiser)
     assert created["createdBy"] == "person:raiser"
@@ -260,7 +260,7 @@ async def test_a_person_may_raise_one_and_never_decides_it(shared: Node) -> None
     assert (await shared.feedback(created["id"], raiser, comment="Anyone?")).status_code == 200
 
 
-async def test_too_many_creations_are_a_429_that_says_when_to_come_back(shared: Node) -> None:
+async def test_too_many_creations_are_a_429_with_a_retry_time(shared: Node) -> None:
     token = await shared.token("agent", creates_per_minute=2)
     body = {"agentId": "a", "payload": {}}
     answers = [await shared.call("POST", "/api/breakpoints", token, json=body) for _ in range(3)]
@@ -271,7 +271,7 @@ async def test_too_many_creations_are_a_429_that_says_when_to_come_back(shared: 
     assert (await shared.call("POST", "/api/breakpoints", other, json=body)).status_code == 201
 
 
-async def test_a_request_id_is_echoed_and_one_is_made_where_none_was_given(shared: Node) -> None:
+async def test_a_request_id_is_echoed_or_generated(shared: Node) -> None:
     agent = await shared.token("agent")
     for path, expected in (("/api/breakpoints", 200), ("/api/breakpoints/bp_x", 404), ("/healthz", 200)):
         given = await shared.call("GET", path, agent, headers={"X-Request-Id": "my-request-1"})
@@ -284,7 +284,7 @@ async def test_a_request_id_is_echoed_and_one_is_made_where_none_was_given(share
 @pytest.mark.parametrize(
     ("key", "meant"), [("Risk", "risk"), ("hardstop", "hardStop"), ("experts", "expert"), ("ttl_seconds", "ttlSeconds")]
 )
-async def test_a_misspelled_field_is_refused_with_the_suggestion(shared: Node, key: str, meant: str) -> None:
+async def test_a_misspelled_field_is_rejected_with_a_suggestion(shared: Node, key: str, meant: str) -> None:
     body = {"agentId": "agent-1", "payload": {"question": "?", key: "high"}}
     answer = await shared.call("POST", "/api/breakpoints", await shared.token("agent"), json=body)
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
@@ -292,7 +292,7 @@ async def test_a_misspelled_field_is_refused_with_the_suggestion(shared: Node, k
     assert f"'{meant}'" in answer.json()["detail"]
 
 
-async def test_a_field_at_the_wrong_place_is_refused_with_the_right_one(shared: Node) -> None:
+async def test_a_misplaced_field_is_rejected_with_the_right_place(shared: Node) -> None:
     for key, said in (("risk", "Set 'risk' in the payload"), ("ttl", "Did you mean 'ttlSeconds'")):
         body = {"agentId": "agent-1", "payload": {"question": "?"}, key: "high"}
         answer = await shared.call("POST", "/api/breakpoints", await shared.token("agent"), json=body)
@@ -300,7 +300,7 @@ async def test_a_field_at_the_wrong_place_is_refused_with_the_right_one(shared: 
         assert said in answer.json()["detail"]
 
 
-async def test_another_near_miss_is_created_with_a_warning(shared: Node) -> None:
+async def test_other_suspicious_fields_lead_to_a_warning(shared: Node) -> None:
     created = await shared.create(payload={"question": "?", "tag": ["a"], "from": "b"})
     assert created["payload"]["tag"] == ["a"]
     assert len(created["warnings"]) == 1

@@ -59,7 +59,7 @@ async def retry(node: Node, delivery_id: str, token: str | None = None, **option
     return await node.call("POST", path, token or await node.token("admin"), **options)
 
 
-async def test_a_breakpoint_with_a_callback_has_a_delivery_for_each_event(node: Node, clock: ManualClock) -> None:
+async def test_a_callback_has_a_delivery_for_each_event(node: Node, clock: ManualClock) -> None:
     breakpoint_id, _ = await raised(node)
     clock.advance(1)
     await node.feedback(breakpoint_id, await node.token("reviewer"), release=True)
@@ -72,12 +72,12 @@ async def test_a_breakpoint_with_a_callback_has_a_delivery_for_each_event(node: 
     }
 
 
-async def test_without_a_callback_there_is_nothing_to_deliver(node: Node) -> None:
+async def test_without_a_callback_there_are_no_deliveries(node: Node) -> None:
     await node.create()
     assert await listed(node) == {"items": []}
 
 
-async def test_a_pending_one_says_when_it_is_tried_next_and_a_sent_one_does_not(node: Node, clock: ManualClock) -> None:
+async def test_only_a_pending_delivery_has_a_next_attempt(node: Node, clock: ManualClock) -> None:
     _, delivery = await raised(node)
     (fresh,) = (await listed(node))["items"]
     await attempted(node, delivery, "pending", error="hooks.example.org answered 500.")
@@ -95,7 +95,7 @@ async def test_a_pending_one_says_when_it_is_tried_next_and_a_sent_one_does_not(
     assert not {"nextAttemptAt", "lastError"} & set(sent)
 
 
-async def test_one_delivery_tells_every_attempt(node: Node, clock: ManualClock) -> None:
+async def test_a_delivery_shows_every_attempt(node: Node, clock: ManualClock) -> None:
     _, delivery = await raised(node)
     await attempted(node, delivery, "pending", error="No answer.")
     clock.advance(5)
@@ -144,19 +144,19 @@ async def test_the_filters_narrow_the_list(node: Node, clock: ManualClock) -> No
         (f"breakpointId={'x' * 1001}", "query breakpointId"),
     ],
 )
-async def test_a_filter_that_would_not_be_read_is_refused(shared: Node, query: str, where: str) -> None:
+async def test_an_unknown_filter_is_rejected(shared: Node, query: str, where: str) -> None:
     answer = await shared.call("GET", f"/api/deliveries?{query}", await shared.token("viewer"))
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, where)
 
 
-async def test_every_state_can_be_asked_for(shared: Node) -> None:
+async def test_every_state_is_a_valid_filter(shared: Node) -> None:
     for state in STATES:
         assert await ids(shared, f"state={state}") == []
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 200])
 @pytest.mark.parametrize("kind", ["viewer", "agent"])
-async def test_pages_add_up_to_the_list_without_gaps_or_repeats(node: Node, limit: int, kind: str) -> None:
+async def test_pages_contain_the_whole_list_without_gaps_or_duplicates(node: Node, limit: int, kind: str) -> None:
     """All deliveries have the same time, and those of two agents alternate."""
     other = await node.token("agent", name="other")
     for _ in range(4):
@@ -177,7 +177,7 @@ async def test_pages_add_up_to_the_list_without_gaps_or_repeats(node: Node, limi
     assert len(set(whole)) == (4 if kind == "agent" else 8)
 
 
-async def test_what_arrives_while_paging_moves_nothing(node: Node, clock: ManualClock) -> None:
+async def test_new_deliveries_do_not_affect_pages_already_started(node: Node, clock: ManualClock) -> None:
     made: list[str] = []
     for _ in range(3):
         clock.advance(1)
@@ -189,7 +189,7 @@ async def test_what_arrives_while_paging_moves_nothing(node: Node, clock: Manual
     assert [each["id"] for each in first["items"] + second["items"]] == made[::-1]
 
 
-async def test_an_agent_sees_only_what_concerns_its_own_breakpoints(node: Node) -> None:
+async def test_an_agent_sees_only_deliveries_of_its_own_breakpoints(node: Node) -> None:
     mine, other = await node.token("agent"), await node.token("agent", name="other")
     breakpoint_id, delivery = await raised(node, mine)
     _, theirs = await raised(node, other)
@@ -204,7 +204,7 @@ async def test_an_agent_sees_only_what_concerns_its_own_breakpoints(node: Node) 
     assert hidden.json()["detail"].replace(delivery, UNKNOWN) == never.json()["detail"]
 
 
-async def test_another_projects_deliveries_are_not_there(node: Node) -> None:
+async def test_deliveries_of_another_project_are_a_404(node: Node) -> None:
     await node.call("POST", "/api/projects", await node.token("admin"), json={"id": "elsewhere"})
     stranger = await node.person("stranger", "admin", project="elsewhere")
     breakpoint_id, delivery = await raised(node)
@@ -218,13 +218,13 @@ async def test_another_projects_deliveries_are_not_there(node: Node) -> None:
 
 
 @pytest.mark.parametrize("delivery_id", ["nonsense", "dlv_1", UNKNOWN, UNKNOWN + "0", "bp_" + "0" * 26, "%00"])
-async def test_what_cannot_be_a_delivery_is_not_there(shared: Node, delivery_id: str) -> None:
+async def test_an_invalid_delivery_id_is_a_404(shared: Node, delivery_id: str) -> None:
     admin = await shared.token("admin")
     assert (await shared.call("GET", f"/api/deliveries/{delivery_id}", admin)).status_code == 404
     assert (await retry(shared, delivery_id)).status_code == 404
 
 
-async def test_the_address_is_whole_for_the_agent_and_admins_and_cut_for_others(node: Node) -> None:
+async def test_only_the_agent_and_admins_see_the_whole_recipient_url(node: Node) -> None:
     _, delivery = await raised(node)
     seen: dict[str, set[str]] = {}
     for kind in ("agent", "admin", "viewer", "reviewer", "auditor", "rule-admin"):
@@ -237,7 +237,7 @@ async def test_the_address_is_whole_for_the_agent_and_admins_and_cut_for_others(
     assert seen["viewer"] == seen["reviewer"] == seen["auditor"] == seen["rule-admin"] == {WHERE}
 
 
-async def test_a_dead_one_is_tried_again_at_once(node: Node, clock: ManualClock) -> None:
+async def test_a_failed_delivery_is_retried_immediately(node: Node, clock: ManualClock) -> None:
     _, delivery = await raised(node)
     await attempted(node, delivery, "dead", error="hooks.example.org answered 410.")
     clock.advance(3600)
@@ -255,7 +255,7 @@ async def test_a_dead_one_is_tried_again_at_once(node: Node, clock: ManualClock)
     assert rows[0][0] == 1, "a job was queued for a worker"
 
 
-async def test_a_program_is_sent_again_what_it_has_had(node: Node) -> None:
+async def test_a_sent_callback_can_be_sent_again(node: Node) -> None:
     _, delivery = await raised(node)
     await attempted(node, delivery, "sent", error=None)
 
@@ -266,7 +266,7 @@ async def test_a_program_is_sent_again_what_it_has_had(node: Node) -> None:
 
 
 @pytest.mark.parametrize("state", ["pending", "answered", "superseded"])
-async def test_what_is_under_way_or_needless_is_not_tried_again(node: Node, state: str) -> None:
+async def test_a_pending_or_unnecessary_delivery_is_not_retried(node: Node, state: str) -> None:
     _, delivery = await raised(node)
     await attempted(node, delivery, state, error=None)
     before = await stored(node, delivery)
@@ -277,13 +277,13 @@ async def test_what_is_under_way_or_needless_is_not_tried_again(node: Node, stat
     assert await stored(node, delivery) == before
 
 
-async def test_of_two_who_retry_one_is_told_that_it_is_under_way(node: Node) -> None:
+async def test_the_second_of_two_retries_is_a_conflict(node: Node) -> None:
     _, delivery = await raised(node)
     await attempted(node, delivery, "dead", error="No.")
     assert [(await retry(node, delivery)).status_code for _ in range(2)] == [200, 409]
 
 
-async def test_a_retry_takes_no_fields(node: Node) -> None:
+async def test_a_retry_accepts_no_fields(node: Node) -> None:
     _, delivery = await raised(node)
     await attempted(node, delivery, "dead", error="No.")
     assert (await retry(node, delivery, json={"force": True})).status_code == 422
@@ -314,7 +314,7 @@ BAD_CALLBACKS = {
 
 
 @pytest.mark.parametrize("url", BAD_CALLBACKS.values(), ids=BAD_CALLBACKS)
-async def test_a_callback_that_would_never_be_sent_is_refused_at_once(shared: Node, url: str) -> None:
+async def test_a_callback_url_that_cannot_be_called_is_rejected_on_creation(shared: Node, url: str) -> None:
     body = {"agentId": "a", "payload": {"question": "?"}, "callbackUrl": url}
     answer = await shared.call("POST", "/api/breakpoints", await shared.token("agent"), json=body)
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/callbackUrl")
@@ -322,7 +322,7 @@ async def test_a_callback_that_would_never_be_sent_is_refused_at_once(shared: No
     assert (await listed(shared))["items"] == []
 
 
-async def test_what_the_operator_allows_is_accepted(sqlite_settings: Settings) -> None:
+async def test_callback_addresses_allowed_by_the_operator_are_accepted(sqlite_settings: Settings) -> None:
     settings = sqlite_settings.model_copy(update={"outbound_allow": ("10.1.0.0/16", "127.0.0.0/8")})
     async with running_node(settings) as node:
         for url in ("http://10.1.2.3/hook", "http://127.0.0.1:8080/"):

@@ -32,13 +32,13 @@ async def test_a_cancelled_breakpoint_is_not_approved(shared: Node) -> None:
     assert answer.headers["etag"] == '"v2"'
 
 
-async def test_an_admin_cancels_and_is_named(shared: Node) -> None:
+async def test_a_cancellation_by_an_admin_names_the_admin(shared: Node) -> None:
     created = await shared.create()
     await shared.call("POST", f"/api/breakpoints/{created['id']}/cancel", await shared.token("admin"))
     assert (await history(shared, created["id"]))[-1] == ("cancelled", "person:owner")
 
 
-async def test_an_admin_ends_a_breakpoint_before_its_time(shared: Node) -> None:
+async def test_an_admin_can_expire_a_breakpoint_early(shared: Node) -> None:
     created = await shared.create(ttlSeconds=3600, onTimeout="expire")
     answer = await shared.call("POST", f"/api/breakpoints/{created['id']}/expire", await shared.token("admin"))
     after = answer.json()
@@ -56,7 +56,9 @@ ENDINGS: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("action", "body", "kind"), ENDINGS)
-async def test_nothing_leaves_a_terminal_state(shared: Node, action: str, body: dict[str, Any], kind: str) -> None:
+async def test_an_ended_breakpoint_rejects_every_action(
+    shared: Node, action: str, body: dict[str, Any], kind: str
+) -> None:
     created = await shared.create()
     path = f"/api/breakpoints/{created['id']}"
     assert (await shared.call("POST", f"{path}/{action}", await shared.token(kind), json=body)).status_code == 200
@@ -82,7 +84,7 @@ LATE: dict[str, tuple[str, dict[str, Any], str]] = {
 @pytest.mark.parametrize(
     ("on_timeout", "status", "decision"), [("expire", "expired", None), ("reject", "released", "rejected")]
 )
-async def test_after_the_deadline_everything_is_a_409_with_the_outcome_that_stands(
+async def test_after_the_deadline_every_action_is_a_409_with_the_outcome(
     node: Node, clock: ManualClock, what: str, on_timeout: str, status: str, decision: str | None
 ) -> None:
     created = await node.create(ttlSeconds=60, onTimeout=on_timeout)
@@ -98,7 +100,7 @@ async def test_after_the_deadline_everything_is_a_409_with_the_outcome_that_stan
     assert after["responses"] == []
 
 
-async def test_one_moment_before_the_deadline_an_answer_counts(node: Node, clock: ManualClock) -> None:
+async def test_an_answer_just_before_the_deadline_counts(node: Node, clock: ManualClock) -> None:
     created = await node.create(ttlSeconds=60)
     clock.advance(59.999999)
     answer = await node.feedback(created["id"], await node.token("reviewer"), release=True)
@@ -111,9 +113,7 @@ READS = ["/api/breakpoints/{id}", "/api/breakpoints/{id}/status", "/api/breakpoi
 
 
 @pytest.mark.parametrize("path", READS)
-async def test_whoever_looks_first_sees_the_end_that_the_deadline_made(
-    node: Node, clock: ManualClock, path: str
-) -> None:
+async def test_the_first_read_after_the_deadline_shows_the_ending(node: Node, clock: ManualClock, path: str) -> None:
     created = await node.create(ttlSeconds=60)
     clock.advance(61)
     seen = (await node.call("GET", path.format(id=created["id"]), await node.token("agent"))).json()
@@ -133,7 +133,7 @@ async def test_an_expired_breakpoint_is_not_approved(node: Node, clock: ManualCl
     assert after["expiredAt"] == after["updatedAt"]
 
 
-async def test_a_timeout_that_rejects_is_a_rejection_by_the_clock(node: Node, clock: ManualClock) -> None:
+async def test_a_timeout_that_rejects_names_the_system_as_the_decider(node: Node, clock: ManualClock) -> None:
     created = await node.create(ttlSeconds=60, onTimeout="reject")
     clock.advance(61)
     after = await whole(node, created["id"])
@@ -143,7 +143,7 @@ async def test_a_timeout_that_rejects_is_a_rejection_by_the_clock(node: Node, cl
     assert (await history(node, created["id"]))[-1] == ("released", BY_TIMEOUT)
 
 
-async def test_votes_given_before_the_deadline_do_not_approve_at_it(node: Node, clock: ManualClock) -> None:
+async def test_incomplete_votes_do_not_approve_at_the_deadline(node: Node, clock: ManualClock) -> None:
     first, second = await node.person("olga", "reviewer"), await node.person("paul", "reviewer")
     payload = {"question": "?", "expert": ["olga", "paul"], "strategy": "collect-all"}
     created = await node.create(ttlSeconds=60, payload=payload)
@@ -155,7 +155,7 @@ async def test_votes_given_before_the_deadline_do_not_approve_at_it(node: Node, 
     assert [each["respondedBy"] for each in after["responses"]] == ["olga"]
 
 
-async def test_without_a_time_to_live_nothing_ever_ends_by_itself(node: Node, clock: ManualClock) -> None:
+async def test_a_breakpoint_without_a_time_to_live_never_expires(node: Node, clock: ManualClock) -> None:
     created = await node.create()
     clock.advance(80 * 24 * 3600)
     assert (await whole(node, created["id"]))["status"] == "waiting"

@@ -58,7 +58,7 @@ async def test_release_approves_unless_approved_is_false(shared: Node, body: dic
     assert [each["type"] for each in await events(shared, asked)] == ["created", "responded", "released"]
 
 
-async def test_the_result_tells_who_said_what_and_how(shared: Node) -> None:
+async def test_the_result_contains_who_answered_what_and_how(shared: Node) -> None:
     asked = await ask(
         shared, options=["now", "tonight"], form={"properties": {"why": {"type": "string"}}}, editable=["n"]
     )
@@ -96,13 +96,13 @@ async def test_the_result_tells_who_said_what_and_how(shared: Node) -> None:
     assert responded["metadata"]["edits"] == {"n": 8}
 
 
-async def test_the_response_is_the_option_where_nothing_was_said(shared: Node) -> None:
+async def test_the_response_is_the_option_if_there_is_no_comment(shared: Node) -> None:
     asked = await ask(shared, options=["now", "tonight"])
     answer = await shared.feedback(asked, await shared.token("reviewer"), release=True, option="tonight")
     assert (answer.json()["result"]["response"], answer.json()["result"]["option"]) == ("tonight", "tonight")
 
 
-async def test_a_rejection_needs_neither_option_nor_form_nor_confirmation(shared: Node) -> None:
+async def test_a_rejection_needs_no_option_form_or_confirmation(shared: Node) -> None:
     form = {"properties": {"why": {"type": "string"}}, "required": ["why"]}
     asked = await ask(shared, options=["now"], form=form, risk="high")
     answer = await shared.feedback(asked, await shared.token("reviewer"), approved=False)
@@ -143,14 +143,14 @@ FORM = {
         {"why": "okay", "other": "x"},
     ],
 )
-async def test_an_approval_without_a_proper_form_is_refused(shared: Node, answers: dict[str, Any] | None) -> None:
+async def test_an_approval_with_an_invalid_form_is_rejected(shared: Node, answers: dict[str, Any] | None) -> None:
     asked = await ask(shared, form=FORM)
     answer = await shared.feedback(asked, await shared.token("reviewer"), release=True, answers=answers)
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
     assert len(await events(shared, asked)) == 1
 
 
-async def test_a_proper_form_is_part_of_the_result(shared: Node) -> None:
+async def test_valid_form_answers_are_part_of_the_result(shared: Node) -> None:
     asked = await ask(shared, form=FORM)
     answers = {"why": "okay", "count": 9, "share": 0.5, "sure": False, "colour": "blue"}
     answer = await shared.feedback(asked, await shared.token("reviewer"), release=True, answers=answers)
@@ -167,7 +167,7 @@ async def test_high_risk_is_approved_only_with_the_gates_name(shared: Node) -> N
     assert (await shared.feedback(asked, reviewer, release=True, confirm="data.drop")).json()["decision"] == "approved"
 
 
-async def test_a_decision_on_something_else_than_was_shown_is_a_412(shared: Node) -> None:
+async def test_a_decision_on_other_content_than_was_shown_is_a_412(shared: Node) -> None:
     created = await shared.create()
     reviewer = await shared.token("reviewer")
     answer = await shared.feedback(created["id"], reviewer, release=True, digest="0" * 64)
@@ -190,7 +190,7 @@ async def test_a_decision_on_an_older_version_is_a_412(shared: Node) -> None:
 
 
 @pytest.mark.parametrize("etag", ["*", 'W/"v1"', '"v1"'])
-async def test_if_match_takes_what_a_client_may_send(shared: Node, etag: str) -> None:
+async def test_every_valid_form_of_if_match_is_accepted(shared: Node, etag: str) -> None:
     created = await shared.create()
     path = f"/api/breakpoints/{created['id']}/feedback"
     reviewer = await shared.token("reviewer")
@@ -199,7 +199,7 @@ async def test_if_match_takes_what_a_client_may_send(shared: Node, etag: str) ->
 
 
 @pytest.mark.parametrize("second", [{"release": True}, {"approved": False}, {"comment": "Too late?"}])
-async def test_nothing_follows_a_decision(shared: Node, second: dict[str, Any]) -> None:
+async def test_nothing_is_possible_after_a_decision(shared: Node, second: dict[str, Any]) -> None:
     asked = await ask(shared)
     reviewer = await shared.token("reviewer")
     first = await shared.feedback(asked, reviewer, approved=False)
@@ -215,7 +215,7 @@ async def test_nothing_follows_a_decision(shared: Node, second: dict[str, Any]) 
     assert now.json() == first.json()
 
 
-async def test_an_agent_answers_a_question_about_its_own_breakpoint(shared: Node, shared_clock: ManualClock) -> None:
+async def test_an_agent_can_comment_on_its_own_breakpoint(shared: Node, shared_clock: ManualClock) -> None:
     asked = await ask(shared)
     await shared.feedback(asked, await shared.token("reviewer"), comment="Which region?")
     shared_clock.advance(1)
@@ -241,7 +241,7 @@ async def test_the_history_is_gapless_and_chained(shared: Node) -> None:
     assert found[-1]["metadata"]["decision"] == "approved"
 
 
-async def test_experts_only_answer_and_an_admin_is_recorded_as_an_override(shared: Node) -> None:
+async def test_only_experts_can_answer_and_an_admin_is_recorded_as_an_override(shared: Node) -> None:
     hanna = await shared.person("hanna", "reviewer")
     ivan = await shared.person("ivan", "reviewer")
     boss = await shared.person("boss", "admin")
@@ -260,7 +260,7 @@ async def test_experts_only_answer_and_an_admin_is_recorded_as_an_override(share
     assert "override" not in answered["responses"][0]
 
 
-async def test_an_admin_who_is_no_reviewer_always_overrides(shared: Node) -> None:
+async def test_an_admin_who_is_not_a_reviewer_always_overrides(shared: Node) -> None:
     chief = await shared.person("chief", "admin")
     asked = await ask(shared)
     assert (await shared.feedback(asked, chief, release=True)).json()["responses"][0]["override"] is True

@@ -29,7 +29,7 @@ async def fetch(node: Node, created: dict[str, Any], n: int = 0) -> Any:
     return await node.call("GET", f"/api/breakpoints/{created['id']}/files/{n}", await node.token("reviewer"))
 
 
-async def test_content_comes_back_byte_for_byte_whichever_way_it_was_sent(shared: Node) -> None:
+async def test_content_is_returned_byte_for_byte_however_it_was_sent(shared: Node) -> None:
     text, blob = "Grüße 😀\n", bytes(range(256))
     uploaded = await upload(shared, b"uploaded bytes")
     created = await attach(
@@ -45,7 +45,7 @@ async def test_content_comes_back_byte_for_byte_whichever_way_it_was_sent(shared
         assert got.headers["etag"] == f'"{sha256(expected)}"'
 
 
-async def test_the_payload_shows_files_by_their_digest_and_never_their_bytes(shared: Node) -> None:
+async def test_the_payload_contains_digests_of_files_and_never_their_content(shared: Node) -> None:
     content = base64.b64encode(b"secret plan").decode()
     created = await attach(shared, {"path": "plan.txt", "format": "text", "language": "en", "contentBase64": content})
     assert created["payload"]["context"]["files"] == [
@@ -53,11 +53,11 @@ async def test_the_payload_shows_files_by_their_digest_and_never_their_bytes(sha
     ]
 
 
-async def test_uploading_the_same_bytes_again_is_the_same_file(shared: Node) -> None:
+async def test_uploading_the_same_bytes_again_returns_the_same_digest(shared: Node) -> None:
     assert await upload(shared, b"twice") == await upload(shared, b"twice") == sha256(b"twice")
 
 
-async def test_a_file_with_only_a_path_is_accepted_and_not_provided(shared: Node) -> None:
+async def test_a_file_with_only_a_path_is_accepted_but_cannot_be_read(shared: Node) -> None:
     created = await attach(shared, {"path": "/etc/passwd", "format": "text"})
     assert created["payload"]["context"]["files"] == [{"path": "/etc/passwd", "format": "text"}]
     got = await fetch(shared, created)
@@ -68,7 +68,7 @@ async def test_a_file_with_only_a_path_is_accepted_and_not_provided(shared: Node
 @pytest.mark.parametrize(
     "path", ["../../etc/passwd", "/etc/hostname", "C:\\boot.ini", "~/x", "a/../../b", "file:///etc/passwd"]
 )
-async def test_the_server_never_opens_a_path_that_an_agent_named(shared: Node, path: str) -> None:
+async def test_the_server_never_opens_a_path_given_by_an_agent(shared: Node, path: str) -> None:
     created = await attach(shared, {"path": path, "format": "text"})
     assert (await fetch(shared, created)).status_code == 404
 
@@ -91,7 +91,7 @@ async def test_the_server_never_opens_a_path_that_an_agent_named(shared: Node, p
         ("image", b"%PDF-1.7", "application/octet-stream", "attachment"),
     ],
 )
-async def test_no_file_comes_out_as_something_that_runs(
+async def test_no_file_is_served_with_an_executable_type(
     shared: Node, format_: str, content: bytes, kind: str, shown: str
 ) -> None:
     encoded = base64.b64encode(content).decode()
@@ -112,7 +112,7 @@ async def test_a_file_name_cannot_break_out_of_its_header(shared: Node) -> None:
     assert '"' not in disposition
 
 
-async def test_another_projects_upload_is_not_usable(node: Node) -> None:
+async def test_an_upload_of_another_project_cannot_be_used(node: Node) -> None:
     await node.call("POST", "/api/projects", await node.token("admin"), json={"id": "elsewhere"})
     foreign = await node.token("agent", project="elsewhere", name="foreign")
     digest = await upload(node, b"only over there", foreign)
@@ -126,7 +126,7 @@ async def test_another_projects_upload_is_not_usable(node: Node) -> None:
     assert (await node.call("POST", "/api/breakpoints", foreign, json=body)).status_code == 201
 
 
-async def test_fifty_mebibytes_together_are_the_limit(shared: Node) -> None:
+async def test_all_files_together_may_have_fifty_mebibytes(shared: Node) -> None:
     digests = [await upload(shared, bytes([n]) * MAX_UPLOAD) for n in range(5)]
     small = await upload(shared, b"x")
     files = [{"path": f"{n}", "format": "text", "sha256": digest} for n, digest in enumerate(digests)]

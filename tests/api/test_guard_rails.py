@@ -42,7 +42,7 @@ BEYOND: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("what", BEYOND)
-async def test_a_rule_that_approves_does_not_let_a_token_out_of_its_patterns(node: Node, what: str) -> None:
+async def test_an_approving_rule_does_not_extend_the_patterns_of_a_token(node: Node, what: str) -> None:
     await rule(node, "*")
     token = await node.token("agent", gates=("ci.*",), agent_ids=("bot-*",))
     allowed = await post(node, token, "bot-1", payload={"breakpointId": "ci.deploy"})
@@ -52,7 +52,7 @@ async def test_a_rule_that_approves_does_not_let_a_token_out_of_its_patterns(nod
     assert await everything(node) == ["ci.deploy"]
 
 
-async def test_checking_reaches_no_further_than_the_token_does(node: Node) -> None:
+async def test_a_check_is_limited_to_the_patterns_of_the_token(node: Node) -> None:
     await rule(node, "*")
     token = await node.token("agent", gates=("ci.*",), agent_ids=("bot-*",))
 
@@ -79,7 +79,7 @@ async def test_checking_reaches_no_further_than_the_token_does(node: Node) -> No
         (["routine", "prod", "routine"], ["routine"]),
     ],
 )
-async def test_a_tag_cannot_be_hidden_wherever_it_is_put(
+async def test_a_tag_cannot_be_hidden_by_its_location(
     node: Node, stop: str, top: list[str] | None, inner: list[str] | None
 ) -> None:
     await rule(node, "*")
@@ -102,9 +102,7 @@ async def test_a_tag_cannot_be_hidden_wherever_it_is_put(
         {"runId": "run-1", "payload": {"context": {"runId": "run-2"}}},
     ],
 )
-async def test_what_is_said_twice_and_differs_is_refused_before_any_rule_is_asked(
-    node: Node, twice: dict[str, Any]
-) -> None:
+async def test_contradictory_values_are_rejected_before_rules_are_evaluated(node: Node, twice: dict[str, Any]) -> None:
     await rule(node, "*")
     answer = await post(node, await node.token("agent"), **twice)
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
@@ -122,7 +120,7 @@ FORGED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("what", FORGED)
-async def test_what_only_the_server_says_is_refused_beside_the_payload_and_ignored_in_it(node: Node, what: str) -> None:
+async def test_server_fields_are_rejected_in_the_body_and_ignored_in_the_payload(node: Node, what: str) -> None:
     await rule(node, "confirm.*")
     agent = await node.token("agent")
     beside = await post(node, agent, payload={"breakpointId": "deploy.x"}, **FORGED[what])
@@ -132,7 +130,7 @@ async def test_what_only_the_server_says_is_refused_beside_the_payload_and_ignor
     assert inside["autoApproval"]["recommended"] is False
 
 
-async def test_an_agent_neither_writes_nor_reads_rules_and_policy(node: Node) -> None:
+async def test_an_agent_can_neither_write_nor_read_rules_and_the_policy(node: Node) -> None:
     path = f"{RULES}/{await rule(node, 'a')}"
     agent = await node.token("agent")
     for method, target, body in (
@@ -151,7 +149,7 @@ async def test_an_agent_neither_writes_nor_reads_rules_and_policy(node: Node) ->
     assert [each["pattern"] for each in left] == ["a"]
 
 
-async def test_checking_tells_nothing_of_what_other_agents_asked(node: Node) -> None:
+async def test_a_check_reveals_nothing_about_other_agents_breakpoints(node: Node) -> None:
     secret = {"breakpointId": "deploy.x", "plan": "the secret plan", "title": "A secret title"}
     made = (await post(node, await node.token("agent"), "ci", tags=["secret-tag"], payload=secret)).json()
     given = await node.feedback(made["id"], await node.token("reviewer"), approved=True, comment="a secret comment")
@@ -166,7 +164,7 @@ async def test_checking_tells_nothing_of_what_other_agents_asked(node: Node) -> 
     assert (await node.call("GET", f"/api/breakpoints/{made['id']}", other)).status_code == 404
 
 
-async def test_checking_leaves_no_trace_and_counts_for_nothing(node: Node) -> None:
+async def test_a_check_stores_nothing_and_does_not_count(node: Node) -> None:
     agent = await node.token("agent")
     for _ in range(3):
         await node.call("POST", f"{RULES}/check", agent, json={"breakpointId": "g", "agentId": "ci"})
@@ -175,7 +173,7 @@ async def test_checking_leaves_no_trace_and_counts_for_nothing(node: Node) -> No
     assert await everything(node) == ["g"]
 
 
-async def test_an_agent_cannot_approve_its_way_to_a_count(node: Node) -> None:
+async def test_an_agent_cannot_approve_its_own_breakpoints_to_reach_a_count(node: Node) -> None:
     agent = await node.token("agent")
     made = (await post(node, agent, payload={"breakpointId": "g"})).json()
     assert (await node.feedback(made["id"], agent, approved=True)).status_code == 403

@@ -64,7 +64,7 @@ async def one_of_each(node: Node, clock: ManualClock) -> dict[str, str]:
     return found
 
 
-async def test_an_entry_tells_what_became_of_it(node: Node, clock: ManualClock) -> None:
+async def test_an_entry_shows_the_outcome(node: Node, clock: ManualClock) -> None:
     ids = await one_of_each(node, clock)
     entries = {each["id"]: each for each in (await past(node))["items"]}
     assert entries[ids["approved"]] == {
@@ -90,7 +90,7 @@ async def test_an_entry_tells_what_became_of_it(node: Node, clock: ManualClock) 
     assert {"decision", "endedAt", "decidedBy"} & set(entries[ids["waiting"]]) == set()
 
 
-async def test_a_gate_is_counted_each_breakpoint_once(node: Node, clock: ManualClock) -> None:
+async def test_each_breakpoint_of_a_gate_is_counted_once(node: Node, clock: ManualClock) -> None:
     await one_of_each(node, clock)
     await asked(node, gate="another")
     assert (await past(node, gate="deploy"))["summary"] == {
@@ -111,7 +111,7 @@ async def test_a_gate_is_counted_each_breakpoint_once(node: Node, clock: ManualC
     assert "summary" not in await past(node)
 
 
-async def test_the_streak_is_that_of_the_agent_by_people_only(node: Node, clock: ManualClock) -> None:
+async def test_the_streak_counts_only_decisions_by_people_for_the_agent(node: Node, clock: ManualClock) -> None:
     for agent, decisions in {"ci": (False, True, True), "cd": (True,)}.items():
         for approved in decisions:
             await answered(node, clock, approved=approved, agent=agent)
@@ -132,7 +132,7 @@ async def test_the_streak_is_that_of_the_agent_by_people_only(node: Node, clock:
     assert check.json()["consecutiveApprovals"] == 2
 
 
-async def test_walking_the_pages_shows_each_breakpoint_once_newest_first(node: Node, clock: ManualClock) -> None:
+async def test_pages_contain_each_breakpoint_once_newest_first(node: Node, clock: ManualClock) -> None:
     ids: list[str] = []
     for n in range(11):
         ids.append(await answered(node, clock, approved=True) if n % 3 else await asked(node))
@@ -151,7 +151,7 @@ async def test_walking_the_pages_shows_each_breakpoint_once_newest_first(node: N
     assert sorted(walked) == sorted(ids)
 
 
-async def test_only_the_newest_are_counted_and_the_answer_says_so(node: Node, clock: ManualClock) -> None:
+async def test_only_the_newest_are_counted_and_the_response_says_so(node: Node, clock: ManualClock) -> None:
     service = HistoryService(node.assent.database, node.assent.inbox, counted_at_most=3)
     query = Query(project="default", gate="deploy")
     await answered(node, clock, approved=False)
@@ -167,7 +167,7 @@ async def test_only_the_newest_are_counted_and_the_answer_says_so(node: Node, cl
     assert (rare.counts.total(), rare.streaks, rare.complete) == (0, (("rare", 1),), False)
 
 
-async def test_an_agent_sees_only_what_it_raised(node: Node) -> None:
+async def test_an_agent_sees_only_the_breakpoints_it_created(node: Node) -> None:
     other = await node.token("agent", name="other")
     mine, theirs = await asked(node), await asked(node, token=other)
     found = await past(node, await node.token("agent"), gate="deploy")
@@ -187,13 +187,13 @@ async def test_a_project_has_its_own_history(node: Node) -> None:
 @pytest.mark.parametrize(
     "query", ["gates=x", "gate=a&gate=b", "gate=", "limit=0", "limit=201", "limit=x", "cursor=x", "status=waiting"]
 )
-async def test_a_filter_that_is_none_is_refused(node: Node, query: str) -> None:
+async def test_an_invalid_filter_is_rejected(node: Node, query: str) -> None:
     answer = await node.call("GET", f"{HISTORY}?{query}", await node.token("viewer"))
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
 
 
 @pytest.mark.parametrize("agent", [None, "ci"])
-async def test_a_gate_is_read_by_its_index_from_the_newest_on(node: Node, agent: str | None) -> None:
+async def test_a_gate_is_read_through_its_index_newest_first(node: Node, agent: str | None) -> None:
     """In a project of any size, no statement reads rows of other gates or sorts all rows of its own gate."""
     statuses = {each: each for each in ("waiting", "released", "expired", "cancelled")}
     newest = (SELECT_NEWEST, {"project_id": "default", "gate": "deploy", "limit": 10, **statuses})

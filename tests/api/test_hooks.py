@@ -87,7 +87,7 @@ def outside(node: Node, clock: ManualClock) -> Outside:
     return Outside(node, clock)
 
 
-async def test_what_is_signed_is_stored_whole_and_answered_at_once(outside: Outside) -> None:
+async def test_a_signed_event_is_stored_completely(outside: Outside) -> None:
     source = await outside.source("shop")
     answer = await outside.push()
     assert answer.status_code == 202, answer.text
@@ -103,7 +103,7 @@ async def test_what_is_signed_is_stored_whole_and_answered_at_once(outside: Outs
     assert (await outside.known(source)).heard_at == outside.clock.now()
 
 
-async def test_what_is_sent_again_is_counted_and_starts_nothing(outside: Outside) -> None:
+async def test_a_repeated_delivery_is_counted_but_starts_nothing(outside: Outside) -> None:
     await outside.source("shop")
     first, again = [await outside.push() for _ in range(2)]
     assert (first.status_code, again.status_code) == (202, 200)
@@ -112,7 +112,7 @@ async def test_what_is_sent_again_is_counted_and_starts_nothing(outside: Outside
     assert event.duplicates == 1
 
 
-async def test_twenty_equal_deliveries_at_once_are_one_event(outside: Outside) -> None:
+async def test_twenty_equal_simultaneous_deliveries_are_one_event(outside: Outside) -> None:
     await outside.source("shop")
     answers = await asyncio.gather(*(outside.push() for _ in range(20)))
     assert sorted(each.status_code for each in answers) == [200] * 19 + [202]
@@ -121,7 +121,7 @@ async def test_twenty_equal_deliveries_at_once_are_one_event(outside: Outside) -
     assert event.duplicates == 19
 
 
-async def test_what_could_not_be_handled_is_handled_again_when_it_is_sent_again(outside: Outside) -> None:
+async def test_a_failed_event_is_processed_again_when_redelivered(outside: Outside) -> None:
     await outside.source("shop")
     event_id = (await outside.push()).json()["eventId"]
     await outside.node.assent.database.write(lambda tx: tx.trigger_events.put_off(event_id, "broke", next_at=None))
@@ -130,7 +130,7 @@ async def test_what_could_not_be_handled_is_handled_again_when_it_is_sent_again(
     assert (await outside.events())[0].state is not EventState.FAILED
 
 
-async def test_equal_bytes_without_a_name_are_two_events_after_ten_minutes(outside: Outside) -> None:
+async def test_identical_bodies_without_an_id_are_two_events_after_ten_minutes(outside: Outside) -> None:
     await outside.source("ci", "jenkins")
     body = json.dumps(golden("jenkins", "completed")["body"]).encode()
     first = await outside.post(f"/hooks/ci/{SECRET}", body)
@@ -142,7 +142,7 @@ async def test_equal_bytes_without_a_name_are_two_events_after_ten_minutes(outsi
     assert len(await outside.events()) == 2
 
 
-async def test_whatever_cannot_be_called_is_not_there_in_one_and_the_same_way(outside: Outside) -> None:
+async def test_unknown_disabled_and_removed_sources_look_the_same(outside: Outside) -> None:
     await outside.source("off", enabled=False)
     await outside.source("nightly", "schedule", secrets=None, cron="0 2 * * *")
     removed = await outside.source("gone")
@@ -159,7 +159,7 @@ async def test_whatever_cannot_be_called_is_not_there_in_one_and_the_same_way(ou
     assert await outside.events() == []
 
 
-async def test_a_source_is_called_by_its_name_in_the_default_project_and_by_its_id_in_any(outside: Outside) -> None:
+async def test_a_source_is_reached_by_name_only_in_the_default_project_and_by_id_in_all(outside: Outside) -> None:
     await outside.node.assent.database.write(
         lambda tx: tx.projects.add(replace(tx.projects.get("default"), id="shop", name="Shop"))
     )
@@ -170,7 +170,7 @@ async def test_a_source_is_called_by_its_name_in_the_default_project_and_by_its_
     assert [each.source for each in await outside.events("shop")] == ["theirs"]
 
 
-async def test_nobody_can_name_a_source_so_that_it_takes_what_another_is_sent(outside: Outside) -> None:
+async def test_a_source_named_after_the_id_of_another_does_not_receive_its_events(outside: Outside) -> None:
     theirs = await outside.source("theirs")
     await outside.source(theirs.id)
     await outside.push(theirs.id)
@@ -178,7 +178,7 @@ async def test_nobody_can_name_a_source_so_that_it_takes_what_another_is_sent(ou
     assert event.source_id == theirs.id
 
 
-async def test_what_is_not_signed_as_it_should_be_is_refused_without_a_reason_and_counted(outside: Outside) -> None:
+async def test_an_invalid_signature_is_rejected_without_a_reason_and_counted(outside: Outside) -> None:
     source = await outside.source("shop")
     wrong = [
         {"x-hub-signature-256": f"sha256={hexed(b'another body')}"},
@@ -199,7 +199,7 @@ async def test_what_is_not_signed_as_it_should_be_is_refused_without_a_reason_an
     assert [each["event"] for each in logs].count("hook_refused") == 1, "many rejections are one line"
 
 
-async def test_a_body_that_cannot_be_kept_is_refused_with_the_reason_and_the_reason_is_noted(outside: Outside) -> None:
+async def test_an_invalid_body_is_rejected_and_the_reason_recorded(outside: Outside) -> None:
     source = await outside.source("shop")
     reasons = {
         b'{"id": 12345678901234567890}': (400, "An integer is outside"),
@@ -215,7 +215,7 @@ async def test_a_body_that_cannot_be_kept_is_refused_with_the_reason_and_the_rea
     assert await outside.events() == []
 
 
-async def test_a_body_may_be_as_large_as_the_source_says(outside: Outside) -> None:
+async def test_the_maximum_size_of_a_body_is_a_setting_of_the_source(outside: Outside) -> None:
     await outside.source("small", max_bytes=1_000)
     await outside.source("shop")
     await outside.source("large", max_bytes=25 * 1024 * 1024)
@@ -227,7 +227,7 @@ async def test_a_body_may_be_as_large_as_the_source_says(outside: Outside) -> No
     assert (await outside.push("large", body=big)).status_code == 202
 
 
-async def test_a_body_that_does_not_say_its_size_is_read_no_further_than_allowed(outside: Outside) -> None:
+async def test_a_body_of_unknown_size_is_read_only_up_to_the_limit(outside: Outside) -> None:
     await outside.source("small", max_bytes=1_000)
 
     async def parts() -> AsyncIterator[bytes]:
@@ -238,7 +238,7 @@ async def test_a_body_that_does_not_say_its_size_is_read_no_further_than_allowed
     assert answer.status_code == 413
 
 
-async def test_a_source_may_say_so_much_in_a_minute_and_strangers_use_none_of_it_up(outside: Outside) -> None:
+async def test_a_source_has_a_rate_limit_that_unsigned_requests_do_not_count_toward(outside: Outside) -> None:
     await outside.source("shop", per_minute=3)
     for _ in range(10):
         assert (await outside.push(headers={"x-hub-signature-256": "sha256=00"})).status_code == 401
@@ -249,7 +249,7 @@ async def test_a_source_may_say_so_much_in_a_minute_and_strangers_use_none_of_it
     assert (await outside.push(delivery="d-4")).status_code == 202
 
 
-async def test_a_flood_of_strangers_is_told_to_wait_and_the_source_is_heard_all_the_same(outside: Outside) -> None:
+async def test_unsigned_requests_are_throttled_without_blocking_the_source(outside: Outside) -> None:
     await outside.source("shop")
     answers = [await outside.push(headers={"x-hub-signature-256": "sha256=00"}) for _ in range(125)]
     assert [each.status_code for each in answers] == [401] * 120 + [429] * 5
@@ -259,7 +259,7 @@ async def test_a_flood_of_strangers_is_told_to_wait_and_the_source_is_heard_all_
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "OPTIONS"])
-async def test_only_post_is_taken_and_no_browser_is_invited(outside: Outside, method: str) -> None:
+async def test_only_post_is_allowed_and_cors_is_not(outside: Outside, method: str) -> None:
     await outside.source("shop")
     answer = await outside.node.client.request(method, "/hooks/shop", headers={"origin": "https://evil.example"})
     assert answer.status_code == 405
@@ -268,7 +268,9 @@ async def test_only_post_is_taken_and_no_browser_is_invited(outside: Outside, me
     assert not [name for name in taken.headers if name.startswith("access-control") or name == "set-cookie"]
 
 
-async def test_a_change_of_a_source_counts_for_the_next_call(outside: Outside, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_change_of_a_source_applies_to_the_next_request(
+    outside: Outside, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = await outside.source("shop")
     assert (await outside.push(delivery="d-1")).status_code == 202
     monkeypatch.setenv("HOOK_SECRET", "the next one")
@@ -280,7 +282,7 @@ async def test_a_change_of_a_source_counts_for_the_next_call(outside: Outside, m
     assert (await outside.push(delivery="d-4")).status_code == 404
 
 
-async def test_a_source_whose_secret_cannot_be_read_believes_nobody_and_asks_to_be_called_again(
+async def test_a_source_with_an_unreadable_secret_rejects_events_with_a_retry(
     outside: Outside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await outside.source("shop")
@@ -293,14 +295,14 @@ async def test_a_source_whose_secret_cannot_be_read_believes_nobody_and_asks_to_
     assert (await outside.push()).status_code == 202
 
 
-async def test_an_event_without_a_type_is_called_after_its_source(outside: Outside) -> None:
+async def test_an_event_without_a_type_is_named_after_its_source(outside: Outside) -> None:
     await outside.source("deploys", "webhook", verify="bearer")
     answer = await outside.post("/hooks/deploys", b'{"ok": true}', {"authorization": f"Bearer {SECRET}"})
     assert answer.status_code == 202, answer.text
     assert [each.type for each in await outside.events()] == ["webhook.deploys"]
 
 
-async def test_a_secret_in_the_address_is_in_no_log(settings: Settings, clock: ManualClock) -> None:
+async def test_a_secret_in_the_url_is_not_logged(settings: Settings, clock: ManualClock) -> None:
     async with running_node(settings.model_copy(update={"access_log": True}), clock=clock) as node:
         outside = Outside(node, clock)
         await outside.source("ci", "jenkins")
@@ -315,7 +317,7 @@ async def test_a_secret_in_the_address_is_in_no_log(settings: Settings, clock: M
     assert SECRET not in str(logs)
 
 
-async def test_while_the_store_is_away_the_sender_is_asked_to_send_again(outside: Outside) -> None:
+async def test_senders_get_a_503_with_a_retry_while_the_database_fails(outside: Outside) -> None:
     await outside.source("shop")
     assert (await outside.push(delivery="d-1")).status_code == 202
     await _renamed(outside.node, "assent_trigger_events", "away")
@@ -329,7 +331,7 @@ async def _renamed(node: Node, before: str, after: str) -> None:
     await node.assent.database.write(lambda tx: tx.session.write(f"ALTER TABLE {before} RENAME TO {after}", [{}]))
 
 
-async def test_what_is_sent_again_within_its_tolerance_is_the_same_event(outside: Outside, clock: ManualClock) -> None:
+async def test_a_replay_within_the_tolerance_is_the_same_event(outside: Outside, clock: ManualClock) -> None:
     await outside.source("bank", "webhook", verify="hmac", timestamp_header="x-time", tolerance="1h")
     body = json.dumps({"pay": 100}).encode()
     stamp = str(clock.now() // 1_000_000)
@@ -341,7 +343,7 @@ async def test_what_is_sent_again_within_its_tolerance_is_the_same_event(outside
     assert len(await outside.events()) == 1
 
 
-async def test_a_source_that_is_switched_off_or_removed_here_is_gone_at_once(outside: Outside, node: Node) -> None:
+async def test_a_disabled_or_removed_source_stops_immediately(outside: Outside, node: Node) -> None:
     made = await outside.source("shop")
     admin = await node.token("admin")
     assert (await outside.push()).status_code == 202

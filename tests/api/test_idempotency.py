@@ -24,14 +24,14 @@ async def types(node: Node, breakpoint_id: str) -> list[str]:
     return [each["type"] for each in found.json()["items"]]
 
 
-async def test_the_same_key_and_body_is_the_same_breakpoint(shared: Node) -> None:
+async def test_the_same_key_and_body_return_the_same_breakpoint(shared: Node) -> None:
     first, second = await create(shared, "k-1"), await create(shared, "k-1")
     assert (first.status_code, second.status_code) == (201, 201)
     assert first.json() == second.json()
     assert (await create(shared, "k-1b")).json()["id"] != first.json()["id"]
 
 
-async def test_the_order_of_the_fields_does_not_make_another_body(shared: Node) -> None:
+async def test_the_order_of_fields_does_not_change_the_body(shared: Node) -> None:
     first = await create(shared, "k-order")
     backwards = dict(reversed(BODY.items()))
     headers = {"Idempotency-Key": "k-order"}
@@ -54,7 +54,7 @@ async def test_a_key_belongs_to_its_token(shared: Node) -> None:
     assert theirs.json()["id"] != mine.json()["id"]
 
 
-async def test_fifty_at_once_with_one_key_make_one_breakpoint(shared: Node) -> None:
+async def test_fifty_simultaneous_requests_with_one_key_create_one_breakpoint(shared: Node) -> None:
     answers = await asyncio.gather(*(create(shared, "k-4", tags=["fifty"]) for _ in range(50)))
     assert {each.status_code for each in answers} == {201}
     assert len({each.json()["id"] for each in answers}) == 1
@@ -62,13 +62,13 @@ async def test_fifty_at_once_with_one_key_make_one_breakpoint(shared: Node) -> N
     assert len(listed.json()["items"]) == 1
 
 
-async def test_a_refused_request_does_not_use_up_its_key(shared: Node) -> None:
+async def test_a_rejected_request_does_not_use_up_its_key(shared: Node) -> None:
     bad = await create(shared, "k-5", payload={"strategy": "quorum"})
     assert bad.status_code == 422
     assert (await create(shared, "k-5")).status_code == 201
 
 
-async def test_a_retry_shows_what_has_become_of_it(shared: Node) -> None:
+async def test_a_retry_returns_the_current_state(shared: Node) -> None:
     first = await create(shared, "k-6")
     await shared.feedback(first.json()["id"], await shared.token("reviewer"), release=True)
     retried = await create(shared, "k-6")
@@ -76,7 +76,7 @@ async def test_a_retry_shows_what_has_become_of_it(shared: Node) -> None:
     assert retried.json()["decision"] == "approved"
 
 
-async def test_a_retry_is_not_judged_by_rules_that_came_later(node: Node) -> None:
+async def test_a_retry_is_not_affected_by_a_later_policy(node: Node) -> None:
     payload = {"question": "?", "expert": "ghost"}
     first = await create(node, "k-7", payload=payload)
     await node.call("PUT", "/api/policy", await node.token("admin"), json={"unknownExperts": "refuse"})
@@ -95,7 +95,7 @@ async def test_a_retried_decision_gets_the_recorded_outcome_instead_of_a_409(sha
     assert (await answer(shared, created["id"], "d-2", reviewer, release=True)).status_code == 409
 
 
-async def test_a_retried_decision_that_changed_its_mind_is_a_422(shared: Node) -> None:
+async def test_a_retried_decision_with_another_outcome_is_a_422(shared: Node) -> None:
     created = await shared.create()
     reviewer = await shared.token("reviewer")
     await answer(shared, created["id"], "d-3", reviewer, approved=False)
@@ -112,7 +112,7 @@ async def test_one_key_does_not_decide_two_breakpoints(shared: Node) -> None:
     assert await types(shared, second["id"]) == ["created"]
 
 
-async def test_a_decision_that_lost_does_not_look_as_if_it_had_won(shared: Node) -> None:
+async def test_a_losing_decision_never_looks_like_the_winner(shared: Node) -> None:
     created = await shared.create()
     reviewer, other = await shared.token("reviewer"), await shared.person("quentin", "reviewer")
     await answer(shared, created["id"], "d-5", reviewer, approved=False)
@@ -121,7 +121,7 @@ async def test_a_decision_that_lost_does_not_look_as_if_it_had_won(shared: Node)
         assert (late.status_code, late.json()["standing"]["decision"]) == (409, "rejected")
 
 
-async def test_a_retried_comment_is_said_once(shared: Node) -> None:
+async def test_a_retried_comment_is_added_once(shared: Node) -> None:
     created = await shared.create()
     reviewer = await shared.token("reviewer")
     for _ in range(3):
@@ -130,7 +130,7 @@ async def test_a_retried_comment_is_said_once(shared: Node) -> None:
     assert len(said.json()["feedback"]) == 1
 
 
-async def test_a_retried_comment_gets_its_outcome_also_after_the_end(node: Node, clock: ManualClock) -> None:
+async def test_a_retried_comment_gets_its_outcome_even_after_the_end(node: Node, clock: ManualClock) -> None:
     decided, overdue = await node.create(), await node.create(ttlSeconds=60)
     reviewer = await node.token("reviewer")
     for each in (decided, overdue):
@@ -142,7 +142,7 @@ async def test_a_retried_comment_gets_its_outcome_also_after_the_end(node: Node,
         assert (retried.status_code, len(retried.json().get("feedback", []))) == (200, 1)
 
 
-async def test_fifty_at_once_with_one_key_decide_once(shared: Node) -> None:
+async def test_fifty_simultaneous_requests_with_one_key_decide_once(shared: Node) -> None:
     created = await shared.create()
     reviewer = await shared.token("reviewer")
     answers = await asyncio.gather(
@@ -152,7 +152,7 @@ async def test_fifty_at_once_with_one_key_decide_once(shared: Node) -> None:
     assert await types(shared, created["id"]) == ["created", "responded", "released"]
 
 
-async def test_of_many_deciders_exactly_one_wins_and_the_others_learn_who(shared: Node) -> None:
+async def test_exactly_one_of_many_deciders_wins_and_the_others_learn_who(shared: Node) -> None:
     created = await shared.create()
     names = [f"racer-{n}" for n in range(8)]
     tokens = [await shared.person(name, "reviewer") for name in names]

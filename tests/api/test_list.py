@@ -28,14 +28,14 @@ async def raise_three(node: Node, clock: ManualClock, *changes: dict[str, Any]) 
     return tag, made
 
 
-async def test_the_newest_come_first(shared: Node, shared_clock: ManualClock) -> None:
+async def test_the_newest_breakpoints_come_first(shared: Node, shared_clock: ManualClock) -> None:
     tag, made = await raise_three(shared, shared_clock)
     assert await ids(shared, f"tag={tag}") == made[::-1]
     assert await ids(shared, f"tag={tag}&sort=-created") == made[::-1]
     assert await ids(shared, f"tag={tag}&sort=created") == made
 
 
-async def test_sorting_by_deadline_puts_the_most_urgent_first_and_the_patient_last(
+async def test_sorting_by_deadline_puts_the_earliest_first_and_none_last(
     shared: Node, shared_clock: ManualClock
 ) -> None:
     tag, made = await raise_three(shared, shared_clock, {}, {"ttlSeconds": 9000}, {"ttlSeconds": 3000})
@@ -49,7 +49,7 @@ async def test_sorting_by_update_puts_the_latest_change_first(shared: Node, shar
     assert await ids(shared, f"tag={tag}&sort=updated") == [made[0], made[2], made[1]]
 
 
-async def test_repeated_tags_mean_all_of_them(shared: Node, shared_clock: ManualClock) -> None:
+async def test_repeated_tags_must_all_match(shared: Node, shared_clock: ManualClock) -> None:
     tag, made = await raise_three(shared, shared_clock, {"tags": ["a"]}, {"tags": ["a", "b"]}, {"tags": ["b"]})
     assert await ids(shared, f"tag={tag}&tag=a&tag=b") == [made[1]]
     assert await ids(shared, f"tag={tag}&tag=a&sort=created") == [made[0], made[1]]
@@ -61,7 +61,7 @@ async def test_repeated_tags_mean_all_of_them(shared: Node, shared_clock: Manual
 @pytest.mark.parametrize(
     ("field", "value"), [("agentId", "agent ä/1"), ("runId", "run & 7"), ("gate", "ship.it"), ("expert", "frida")]
 )
-async def test_a_filter_finds_exactly_its_own(shared: Node, shared_clock: ManualClock, field: str, value: str) -> None:
+async def test_a_filter_matches_exactly(shared: Node, shared_clock: ManualClock, field: str, value: str) -> None:
     inside = {"gate": "breakpointId", "expert": "expert"}
     change = {"payload": {inside[field]: value}} if field in inside else {field: value}
     tag, made = await raise_three(shared, shared_clock, {}, change, {})
@@ -70,7 +70,7 @@ async def test_a_filter_finds_exactly_its_own(shared: Node, shared_clock: Manual
     assert await ids(shared, f"tag={tag}&{field}={quote(value)}&sort=updated") == [made[1]]
 
 
-async def test_statuses_are_alternatives(shared: Node, shared_clock: ManualClock) -> None:
+async def test_several_statuses_are_alternatives(shared: Node, shared_clock: ManualClock) -> None:
     tag, made = await raise_three(shared, shared_clock, {}, {}, {}, {})
     reviewer, admin, agent = await shared.token("reviewer"), await shared.token("admin"), await shared.token("agent")
     await shared.feedback(made[0], reviewer, release=True)
@@ -85,7 +85,7 @@ async def test_statuses_are_alternatives(shared: Node, shared_clock: ManualClock
     assert len(counted.json()["items"]) == 1
 
 
-async def test_counts_come_only_when_asked_for(shared: Node) -> None:
+async def test_counts_are_included_only_on_request(shared: Node) -> None:
     for query in ("", "counts=false"):
         answer = await shared.call("GET", f"/api/breakpoints?{query}", await shared.token("reviewer"))
         assert "counts" not in answer.json()
@@ -101,7 +101,7 @@ async def test_created_after_and_before_are_exclusive(shared: Node, shared_clock
     assert await ids(shared, f"tag={tag}&createdAfter={east}&sort=deadline") == [made[2]]
 
 
-async def test_assigned_to_me_is_me_my_groups_and_what_i_own(shared: Node, shared_clock: ManualClock) -> None:
+async def test_assigned_to_me_includes_my_groups_and_what_i_own(shared: Node, shared_clock: ManualClock) -> None:
     gustav = await shared.person("gustav", "reviewer")
     admin = await shared.token("admin")
     await shared.call("PUT", "/api/groups/gardeners", admin, json={"members": ["gustav"]})
@@ -123,12 +123,12 @@ async def test_assigned_to_me_is_me_my_groups_and_what_i_own(shared: Node, share
     assert (await shared.call("GET", f"{query}&expert=owner", gustav)).json()["items"] == []
 
 
-async def test_an_agent_has_nothing_assigned(shared: Node) -> None:
+async def test_an_agent_cannot_filter_by_assignment(shared: Node) -> None:
     answer = await shared.call("GET", "/api/breakpoints?assignedTo=me", await shared.token("agent"))
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
 
 
-async def test_search_finds_all_of_the_words_wherever_they_stand(shared: Node, shared_clock: ManualClock) -> None:
+async def test_search_finds_all_words_in_any_field(shared: Node, shared_clock: ManualClock) -> None:
     tag, made = await raise_three(
         shared,
         shared_clock,
@@ -169,7 +169,7 @@ async def test_search_finds_prefixes_cjk_ids_agents_and_gates(shared: Node, shar
 
 @pytest.mark.parametrize("sort", ["created", "-created", "deadline", "updated"])
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 200])
-async def test_pages_add_up_to_the_list_without_gaps_or_repeats(node: Node, sort: str, limit: int) -> None:
+async def test_pages_contain_the_whole_list_without_gaps_or_duplicates(node: Node, sort: str, limit: int) -> None:
     """All breakpoints have the same time, so only the id distinguishes them."""
     for n in range(7):
         await node.create(ttlSeconds=(n % 3 + 1) * 100, tags=["even"] if n % 2 == 0 else [])
@@ -191,7 +191,7 @@ async def test_pages_add_up_to_the_list_without_gaps_or_repeats(node: Node, sort
         assert len(set(whole)) == len(whole) == (4 if "even" in query else 7)
 
 
-async def test_what_arrives_while_paging_moves_nothing(shared: Node, shared_clock: ManualClock) -> None:
+async def test_new_breakpoints_do_not_affect_pages_already_started(shared: Node, shared_clock: ManualClock) -> None:
     tag, made = await raise_three(shared, shared_clock)
     viewer = await shared.token("viewer")
     first = (await shared.call("GET", f"/api/breakpoints?tag={tag}&limit=2", viewer)).json()
@@ -202,7 +202,7 @@ async def test_what_arrives_while_paging_moves_nothing(shared: Node, shared_cloc
     assert [each["id"] for each in first["items"] + second["items"]] == made[::-1]
 
 
-async def test_a_cursor_belongs_to_its_order(shared: Node, shared_clock: ManualClock) -> None:
+async def test_a_cursor_is_valid_only_for_its_order(shared: Node, shared_clock: ManualClock) -> None:
     tag, _ = await raise_three(shared, shared_clock)
     viewer = await shared.token("viewer")
     page = (await shared.call("GET", f"/api/breakpoints?tag={tag}&limit=1", viewer)).json()
@@ -210,14 +210,14 @@ async def test_a_cursor_belongs_to_its_order(shared: Node, shared_clock: ManualC
     assert (await shared.call("GET", path, viewer)).status_code == 422
 
 
-async def test_fifty_are_shown_unless_asked_otherwise(node: Node) -> None:
+async def test_a_page_has_fifty_items_by_default(node: Node) -> None:
     for _ in range(51):
         await node.create()
     assert len(await ids(node, "")) == 50
     assert len(await ids(node, "limit=200")) == 51
 
 
-async def test_no_list_shows_something_overdue_as_waiting(node: Node, clock: ManualClock) -> None:
+async def test_no_list_shows_an_overdue_breakpoint_as_waiting(node: Node, clock: ManualClock) -> None:
     patient = (await node.create())["id"]
     clock.advance(1)
     for _ in range(5):
@@ -229,7 +229,7 @@ async def test_no_list_shows_something_overdue_as_waiting(node: Node, clock: Man
     assert sorted(each["status"] for each in answer.json()["items"]) == ["expired"] * 5 + ["waiting"]
 
 
-async def test_a_summary_tells_what_an_inbox_shows(shared: Node, shared_clock: ManualClock) -> None:
+async def test_a_summary_contains_what_the_inbox_shows(shared: Node, shared_clock: ManualClock) -> None:
     tag, made = await raise_three(
         shared, shared_clock, {"priority": "high", "payload": {"question": "?", "risk": "low", "attempt": 3}}
     )
@@ -243,7 +243,7 @@ async def test_a_summary_tells_what_an_inbox_shows(shared: Node, shared_clock: M
     assert "payload" not in item
 
 
-async def test_whoever_was_told_finds_it_in_every_list_however_many_ask_for_the_same(
+async def test_a_created_breakpoint_is_in_every_later_list_under_concurrent_reads(
     shared: Node, shared_clock: ManualClock
 ) -> None:
     shared_clock.advance(1)

@@ -73,7 +73,7 @@ async def published(node: Node) -> dict[str, Any]:
     return document
 
 
-async def test_the_document_is_openapi_3_1(shared: Node) -> None:
+async def test_the_document_is_valid_openapi_3_1(shared: Node) -> None:
     document = await published(shared)
     assert document["openapi"].startswith("3.1")
     OPENAPI_31_VALIDATOR.validate(document)
@@ -83,20 +83,20 @@ async def test_the_document_is_openapi_3_1(shared: Node) -> None:
         assert re.fullmatch(r"[A-Za-z0-9._-]+", name)
 
 
-async def test_every_reference_leads_somewhere_and_every_schema_is_used(shared: Node) -> None:
+async def test_every_reference_resolves_and_every_schema_is_used(shared: Node) -> None:
     document = await published(shared)
     used = set(re.findall(r"#/components/schemas/([^'\"]+)", str(document)))
     assert used == set(document["components"]["schemas"])
 
 
-async def test_every_operation_has_a_name_of_its_own(shared: Node) -> None:
+async def test_every_operation_has_a_unique_id(shared: Node) -> None:
     document = await published(shared)
     ids = Counter(each["operationId"] for methods in document["paths"].values() for each in methods.values())
     assert [name for name, count in ids.items() if count > 1] == []
     assert all(each["summary"] for methods in document["paths"].values() for each in methods.values())
 
 
-async def test_every_route_is_in_the_document_and_the_other_way_round(shared: Node) -> None:
+async def test_exactly_the_registered_routes_are_documented(shared: Node) -> None:
     document = await published(shared)
     documented = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
     routers = (
@@ -111,7 +111,7 @@ async def test_every_route_is_in_the_document_and_the_other_way_round(shared: No
     assert documented == registered
 
 
-async def test_every_address_takes_exactly_the_documented_methods(shared: Node) -> None:
+async def test_every_path_allows_exactly_the_documented_methods(shared: Node) -> None:
     document = await published(shared)
     for path, methods in document["paths"].items():
         named = path
@@ -123,7 +123,7 @@ async def test_every_address_takes_exactly_the_documented_methods(shared: Node) 
         assert (answer.status_code, allowed) == (405, {method.upper() for method in methods}), path
 
 
-async def test_everything_under_api_asks_for_a_token_and_says_so(shared: Node) -> None:
+async def test_everything_under_api_requires_a_token_and_documents_it(shared: Node) -> None:
     document = await published(shared)
     for path, methods in document["paths"].items():
         for operation in methods.values():
@@ -189,7 +189,7 @@ class Tally:
 
 
 @pytest.mark.timeout(900)
-def test_no_generated_request_meets_an_undocumented_answer_a_server_error_or_an_open_door(
+def test_no_generated_request_gets_an_undocumented_response_or_server_error(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (token,) = prepared(settings, "admin")

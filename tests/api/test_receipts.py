@@ -33,7 +33,7 @@ def moment(clock: ManualClock) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=clock.now())
 
 
-async def test_what_the_server_gives_holds_for_whoever_has_the_documentation(node: Node, clock: ManualClock) -> None:
+async def test_a_verifier_written_from_the_documentation_accepts_a_receipt(node: Node, clock: ManualClock) -> None:
     payload = {"question": "Größe?", "breakpointId": "deploy.😀"}
     answer = await receipt_of(node, await approved(node, payload=payload))
     keys = (await node.call("GET", KEYS, await node.token("agent"))).json()["items"]
@@ -45,7 +45,7 @@ async def test_what_the_server_gives_holds_for_whoever_has_the_documentation(nod
     assert answer.json()["gate"] == "deploy.😀"
 
 
-async def test_a_receipt_is_used_once_and_the_second_is_told_by_whom(node: Node) -> None:
+async def test_a_receipt_is_used_once_and_a_second_use_names_the_first(node: Node) -> None:
     breakpoint_id = await approved(node)
     receipt = (await receipt_of(node, breakpoint_id)).json()
     first, second = await consume(node, receipt), await consume(node, receipt)
@@ -58,7 +58,7 @@ async def test_a_receipt_is_used_once_and_the_second_is_told_by_whom(node: Node)
     assert shown["used"] == {"at": first.json()["usedAt"], "by": first.json()["usedBy"]}
 
 
-async def test_the_history_of_what_has_ended_stays_as_it_is(node: Node) -> None:
+async def test_using_a_receipt_does_not_change_the_breakpoints_history(node: Node) -> None:
     breakpoint_id = await approved(node)
     address = f"/api/breakpoints/{breakpoint_id}"
     agent = await node.token("agent")
@@ -68,14 +68,14 @@ async def test_the_history_of_what_has_ended_stays_as_it_is(node: Node) -> None:
     assert [(await node.call("GET", f"{address}{more}", agent)).text for more in ("", "/events")] == before
 
 
-async def test_of_many_requests_at_once_one_uses_it(node: Node) -> None:
+async def test_only_one_of_many_simultaneous_requests_uses_a_receipt(node: Node) -> None:
     receipt = (await receipt_of(node, await approved(node))).json()
     found = await asyncio.gather(*(consume(node, receipt) for _ in range(12)))
 
     assert sorted(each.status_code for each in found) == [200, *[409] * 11]
 
 
-async def test_a_repeated_request_is_answered_as_the_first(node: Node) -> None:
+async def test_a_repeated_request_gets_the_same_response(node: Node) -> None:
     receipt = (await receipt_of(node, await approved(node))).json()
     first = await consume(node, receipt, **{"idempotency-key": "k1"})
     again = await consume(node, receipt, **{"idempotency-key": "k1"})
@@ -86,7 +86,7 @@ async def test_a_repeated_request_is_answered_as_the_first(node: Node) -> None:
 
 
 @pytest.mark.parametrize("field", ["digest", "gate", "agentId", "project", "expiresAt", "nonce", "keyId", "signature"])
-async def test_an_altered_receipt_is_refused_and_stays_unused(node: Node, field: str) -> None:
+async def test_an_altered_receipt_is_rejected_and_stays_unused(node: Node, field: str) -> None:
     receipt = (await receipt_of(node, await approved(node))).json()
     other = receipt[field].replace(receipt[field][5], "1" if receipt[field][5] != "1" else "2", 1)
     refused = await consume(node, receipt | {field: other})
@@ -96,20 +96,20 @@ async def test_an_altered_receipt_is_refused_and_stays_unused(node: Node, field:
 
 
 @pytest.mark.parametrize("receipt", [{}, {"version": 2}, {"version": 1}, {"version": 1, "signature": "x"}])
-async def test_what_is_no_receipt_is_said_so(node: Node, receipt: Any) -> None:
+async def test_an_invalid_receipt_is_a_422(node: Node, receipt: Any) -> None:
     refused = await consume(node, receipt)
 
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid_receipt")
 
 
 @pytest.mark.parametrize("body", [{}, {"receipt": 1}, {"receipt": None}, {"receipt": {}, "more": 1}, []])
-async def test_a_body_without_a_receipt_is_not_acceptable(node: Node, body: Any) -> None:
+async def test_a_body_without_a_receipt_is_a_422(node: Node, body: Any) -> None:
     refused = await node.call("POST", CONSUME, await node.token("agent"), json=body)
 
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
 
 
-async def test_a_field_that_stands_twice_is_refused(node: Node) -> None:
+async def test_a_duplicate_field_in_a_receipt_is_rejected(node: Node) -> None:
     receipt = (await receipt_of(node, await approved(node))).text
     twice = receipt.replace('"project":"default"', '"project":"default","project":"default"')
     headers = {"content-type": "application/json"}
@@ -129,7 +129,7 @@ async def test_only_an_approval_has_a_receipt(node: Node) -> None:
         assert refused.json()["standing"]["status"] == standing
 
 
-async def test_after_its_time_there_is_no_receipt_any_more(node: Node, clock: ManualClock) -> None:
+async def test_an_expired_approval_has_no_receipt(node: Node, clock: ManualClock) -> None:
     breakpoint_id = await approved(node)
     receipt = (await receipt_of(node, breakpoint_id)).json()
     clock.advance(3600)
@@ -140,7 +140,7 @@ async def test_after_its_time_there_is_no_receipt_any_more(node: Node, clock: Ma
         assert refused.json()["expiresAt"] == receipt["expiresAt"]
 
 
-async def test_another_agent_uses_a_receipt_only_where_it_was_named_as_the_consumer(node: Node) -> None:
+async def test_another_agent_can_use_a_receipt_only_as_its_named_consumer(node: Node) -> None:
     deployer = await node.token("agent", name="deployer", agent_ids=("deploy-bot",))
     stranger = await node.token("agent", name="stranger")
     breakpoint_id = await approved(node, payload={"question": "Deploy?", "consumer": "deploy-*"})
@@ -152,7 +152,7 @@ async def test_another_agent_uses_a_receipt_only_where_it_was_named_as_the_consu
     assert (await consume(node, receipt, deployer)).json()["usedBy"] == "agent:deployer"
 
 
-async def test_another_project_sees_neither_receipt_nor_keys(node: Node) -> None:
+async def test_another_project_sees_neither_the_receipt_nor_the_keys(node: Node) -> None:
     await node.call("POST", "/api/projects", await node.token("admin"), json={"id": "shop"})
     neighbour = await node.token("agent", project="shop")
     breakpoint_id = await approved(node)
@@ -165,7 +165,7 @@ async def test_another_project_sees_neither_receipt_nor_keys(node: Node) -> None
     assert (await consume(node, receipt)).status_code == 200
 
 
-async def test_who_only_reads_uses_nothing(node: Node) -> None:
+async def test_a_viewer_cannot_use_a_receipt(node: Node) -> None:
     receipt = (await receipt_of(node, await approved(node))).json()
     viewer = await node.person("vera", "viewer")
 
@@ -173,7 +173,7 @@ async def test_who_only_reads_uses_nothing(node: Node) -> None:
     assert (await consume(node, receipt, viewer)).status_code == 403
 
 
-async def test_keys_are_rotated_by_admins_and_the_old_ones_stay_listed(node: Node, clock: ManualClock) -> None:
+async def test_admins_rotate_keys_and_old_keys_stay_listed(node: Node, clock: ManualClock) -> None:
     admin, agent = await node.token("admin"), await node.token("agent")
     receipt = await receipt_of(node, await approved(node))
     assert (await node.call("POST", ROTATE, agent, json={})).status_code == 403
@@ -188,7 +188,7 @@ async def test_keys_are_rotated_by_admins_and_the_old_ones_stay_listed(node: Nod
     assert (await consume(node, receipt.json())).json()["code"] == "invalid_receipt"
 
 
-async def test_the_private_key_is_nowhere_to_be_seen(node: Node) -> None:
+async def test_the_private_key_is_never_shown(node: Node) -> None:
     text = (await receipt_of(node, await approved(node))).text
     keys = (await node.call("GET", KEYS, await node.token("admin"))).text
 

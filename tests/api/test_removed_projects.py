@@ -55,7 +55,7 @@ async def node(settings: Settings) -> Any:
         yield running
 
 
-async def test_only_admins_remove_a_project_and_never_the_default_one(node: Node) -> None:
+async def test_only_admins_can_remove_a_project_and_never_the_default_one(node: Node) -> None:
     shop = await open_shop(node)
     stranger = await node.person("stranger", "admin")
     assert await remove(node, shop["reviewer"]) == (403, "forbidden")
@@ -86,7 +86,7 @@ NEW = [
 ]
 
 
-async def test_nothing_new_is_taken_and_what_there_is_can_be_read(node: Node) -> None:
+async def test_a_removed_project_accepts_nothing_new_but_can_be_read(node: Node) -> None:
     shop = await open_shop(node)
     asked = (await node.create(shop["agent"]))["id"]
     assert await remove(node, shop["admin"]) == (204, "")
@@ -105,7 +105,7 @@ async def test_nothing_new_is_taken_and_what_there_is_can_be_read(node: Node) ->
     assert (await node.assent.audit.verify()).findings == []
 
 
-async def test_an_admin_of_all_projects_adds_nothing_to_a_removed_one(node: Node) -> None:
+async def test_an_admin_of_all_projects_cannot_add_to_a_removed_one(node: Node) -> None:
     await open_shop(node)
     root = await node.token("admin")
     assert await remove(node, root) == (204, "")
@@ -115,7 +115,7 @@ async def test_an_admin_of_all_projects_adds_nothing_to_a_removed_one(node: Node
     assert (changed.status_code, changed.json()["code"]) == (409, "project_removed")
 
 
-async def test_a_node_that_has_not_heard_of_it_takes_nothing_either(node: Node) -> None:
+async def test_a_node_with_stale_data_accepts_nothing_for_a_removed_project(node: Node) -> None:
     shop = await open_shop(node)
     await node.create(shop["agent"])
     await mark_removed(node)
@@ -124,7 +124,7 @@ async def test_a_node_that_has_not_heard_of_it_takes_nothing_either(node: Node) 
     assert (answer.status_code, answer.json()["code"]) == (409, "project_removed")
 
 
-async def test_the_timekeeper_goes_on_where_a_node_died(node: Node) -> None:
+async def test_the_scheduler_completes_a_removal_after_a_crash(node: Node) -> None:
     shop = await open_shop(node)
     asked = [(await node.create(shop["agent"]))["id"] for _ in range(3)]
     untouched = (await node.create())["id"]
@@ -136,7 +136,7 @@ async def test_the_timekeeper_goes_on_where_a_node_died(node: Node) -> None:
     assert (await node.assent.audit.verify()).findings == []
 
 
-async def test_many_are_cancelled_in_batches(settings: Settings, clock: ManualClock) -> None:
+async def test_many_breakpoints_are_cancelled_in_batches(settings: Settings, clock: ManualClock) -> None:
     async with running_node(settings, clock=clock) as node:
         await open_shop(node)
         agent = await person(node, "asker", "reviewer", project=SHOP)
@@ -167,7 +167,7 @@ async def test_an_answer_in_its_undo_window_does_not_take_effect(settings: Setti
         assert [each.why for each in unsent] == ["The project was removed."]
 
 
-async def test_sources_and_triggers_go_with_it(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sources_and_triggers_are_removed_with_the_project(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOOK_SECRET", "whsec_" + "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3")
     shop = await open_shop(node)
     body = {"name": "tick", "kind": "schedule", "settings": {"cron": "30 2 * * *"}}

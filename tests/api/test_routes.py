@@ -54,7 +54,7 @@ def pointer(answer: httpx2.Response) -> str:
     return found
 
 
-async def test_a_route_is_written_changed_and_removed(world: Node) -> None:
+async def test_a_route_can_be_created_changed_and_removed(world: Node) -> None:
     made = await admin(world, "POST", "/api/routes", WHOLE)
     assert made.status_code == 201, made.text
     route = made.json()
@@ -83,18 +83,20 @@ async def test_a_route_is_written_changed_and_removed(world: Node) -> None:
         ({"colour": "red"}, "/colour"),
     ],
 )
-async def test_a_route_that_would_lead_nowhere_is_refused(world: Node, changes: dict[str, Any], where: str) -> None:
+async def test_a_route_with_unknown_channels_or_recipients_is_rejected(
+    world: Node, changes: dict[str, Any], where: str
+) -> None:
     assert pointer(await admin(world, "POST", "/api/routes", ROUTE | changes)) == where
     made = (await admin(world, "POST", "/api/routes", ROUTE)).json()
     assert pointer(await admin(world, "PATCH", f"/api/routes/{made['id']}", changes)) == where
 
 
-async def test_a_pattern_that_cannot_be_read_is_refused_with_its_place(world: Node) -> None:
+async def test_an_unreadable_pattern_is_rejected(world: Node) -> None:
     refused = await admin(world, "POST", "/api/routes", ROUTE | {"pattern": "deploy.*(risk ="})
     assert code(refused) == (422, "invalid_pattern")
 
 
-async def test_routes_are_put_in_another_order(world: Node) -> None:
+async def test_routes_can_be_reordered(world: Node) -> None:
     ids = [(await admin(world, "POST", "/api/routes", ROUTE | {"pattern": f"a{n}"})).json()["id"] for n in range(3)]
     turned = [ids[2], ids[0], ids[1]]
     answer = (await admin(world, "PUT", "/api/routes/order", {"ids": turned})).json()
@@ -104,7 +106,7 @@ async def test_routes_are_put_in_another_order(world: Node) -> None:
         assert pointer(await admin(world, "PUT", "/api/routes/order", {"ids": wrong})) == "/ids"
 
 
-async def test_a_check_says_who_would_be_told_where_and_when(world: Node, clock: ManualClock) -> None:
+async def test_a_check_shows_who_would_be_notified_where_and_when(world: Node, clock: ManualClock) -> None:
     route = (await admin(world, "POST", "/api/routes", WHOLE | {"to": ["group:ops"], "channels": ["mail"]})).json()
     supposed = {"agentId": "a", "payload": {"question": "?", "breakpointId": "deploy.web"}}
     found = (await admin(world, "POST", "/api/routes/check", {"breakpoint": supposed})).json()
@@ -119,7 +121,7 @@ async def test_a_check_says_who_would_be_told_where_and_when(world: Node, clock:
     assert (await admin(world, "GET", "/api/deliveries")).json()["items"] == []
 
 
-async def test_a_check_of_what_waits_takes_the_first_route_that_matches(world: Node) -> None:
+async def test_a_check_of_a_waiting_breakpoint_uses_the_first_matching_route(world: Node) -> None:
     await admin(world, "POST", "/api/routes", ROUTE | {"pattern": "other.*"})
     first = (await admin(world, "POST", "/api/routes", ROUTE | {"pattern": "deploy.*"})).json()
     await admin(world, "POST", "/api/routes", ROUTE | {"pattern": "*"})
@@ -129,7 +131,7 @@ async def test_a_check_of_what_waits_takes_the_first_route_that_matches(world: N
     assert found["steps"][0]["told"] == [{"channel": "hook"}]
 
 
-async def test_a_check_warns_where_nobody_would_be_told(world: Node) -> None:
+async def test_a_check_warns_if_nobody_would_be_notified(world: Node) -> None:
     supposed = {"breakpoint": {"agentId": "a", "payload": {"question": "?", "breakpointId": "x"}}}
     assert "No route matches" in (await admin(world, "POST", "/api/routes/check", supposed)).json()["warnings"][0]
     await admin(world, "PUT", "/api/groups/empty", {"members": []})
@@ -142,11 +144,11 @@ async def test_a_check_warns_where_nobody_would_be_told(world: Node) -> None:
 
 
 @pytest.mark.parametrize("body", [{}, {"breakpointId": "bp_1", "breakpoint": {"agentId": "a", "payload": {}}}])
-async def test_a_check_is_about_one_thing(world: Node, body: dict[str, Any]) -> None:
+async def test_a_check_requires_either_an_id_or_a_breakpoint(world: Node, body: dict[str, Any]) -> None:
     assert (await admin(world, "POST", "/api/routes/check", body)).status_code == 422
 
 
-async def test_people_say_themselves_how_they_are_reached(world: Node, clock: ManualClock) -> None:
+async def test_people_can_set_their_own_preferences(world: Node, clock: ManualClock) -> None:
     dora = await world.person("dora", "reviewer")
     path = "/api/people/dora/preferences"
     assert (await world.call("GET", path, dora)).json() == {"channels": [], "quiet": None, "away": None}
@@ -168,7 +170,7 @@ async def test_people_say_themselves_how_they_are_reached(world: Node, clock: Ma
     assert late["steps"][0]["told"][0]["notBefore"] == "2027-01-16T06:00:00.000000Z"
 
 
-async def test_nobody_sets_the_preferences_of_others_but_admins(world: Node) -> None:
+async def test_only_admins_can_set_the_preferences_of_others(world: Node) -> None:
     dora = await world.person("dora", "reviewer")
     for method, body in (("GET", None), ("PUT", {})):
         answer = await world.call(method, "/api/people/ann/preferences", dora, json=body)
@@ -191,13 +193,13 @@ async def test_nobody_sets_the_preferences_of_others_but_admins(world: Node) -> 
         ({"colour": "red"}, "/colour"),
     ],
 )
-async def test_preferences_that_would_lead_nowhere_are_refused(world: Node, body: dict[str, Any], where: str) -> None:
+async def test_invalid_preferences_are_rejected(world: Node, body: dict[str, Any], where: str) -> None:
     dora = await world.person("dora", "reviewer")
     await world.person("vi", "viewer")
     assert pointer(await world.call("PUT", "/api/people/dora/preferences", dora, json=body)) == where
 
 
-async def test_no_rule_approves_what_needs_a_ticket(world: Node) -> None:
+async def test_no_rule_approves_a_breakpoint_that_requires_a_ticket(world: Node) -> None:
     policy = {"ticketTags": ["audit"]}
     assert (await admin(world, "PUT", "/api/policy", policy)).json() == policy
     assert (await admin(world, "GET", "/api/policy")).json() == policy

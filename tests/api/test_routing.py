@@ -66,7 +66,7 @@ async def listed(node: Node, token: str) -> list[str]:
 
 
 @pytest.mark.parametrize("strategy", EVERY_STRATEGY)
-async def test_every_strategy_shows_each_answer_with_whom_it_was_given_for(node: Node, strategy: str) -> None:
+async def test_every_strategy_shows_each_answer_with_its_expert(node: Node, strategy: str) -> None:
     tokens = await reviewers(node, "ann", "bob")
     await group(node, "ops", "bob")
     made = await asked(node, "ann", "ops", strategy=strategy)
@@ -88,7 +88,7 @@ async def test_every_strategy_shows_each_answer_with_whom_it_was_given_for(node:
 
 @pytest.mark.parametrize("strategy", COUNTING)
 @pytest.mark.parametrize("last", [True, False])
-async def test_of_somebody_who_changed_their_mind_the_last_word_counts(node: Node, strategy: str, last: bool) -> None:  # noqa: FBT001
+async def test_only_the_last_answer_of_a_person_counts(node: Node, strategy: str, last: bool) -> None:  # noqa: FBT001
     tokens = await reviewers(node, "ann", "bob", "cid")
     made = await asked(node, *tokens, strategy=strategy)
     await vote(node, made, tokens["ann"], approved=not last, comment="first")
@@ -163,7 +163,9 @@ WITHDRAWN: dict[str, tuple[Step, str, str]] = {
 
 @pytest.mark.parametrize("what", WITHDRAWN)
 @pytest.mark.parametrize("strategy", ["single", "quorum"])
-async def test_an_answer_does_not_outlive_the_right_to_give_it(node: Node, what: str, strategy: str) -> None:
+async def test_an_answer_is_rejected_if_the_permission_ends_while_it_is_sent(
+    node: Node, what: str, strategy: str
+) -> None:
     meanwhile, expert, code = WITHDRAWN[what]
     tokens = await reviewers(node, "ann", "bob")
     await group(node, "ops", "ann", "bob")
@@ -176,7 +178,7 @@ async def test_an_answer_does_not_outlive_the_right_to_give_it(node: Node, what:
     assert "responded" not in [kind for kind, _ in await history(node, made)]
 
 
-async def test_a_slow_answer_whose_right_stands_is_taken(node: Node) -> None:
+async def test_a_slow_answer_with_unchanged_permissions_is_accepted(node: Node) -> None:
     """Otherwise, the previous test would prove nothing."""
     tokens = await reviewers(node, "ann")
     made = await asked(node, "ann")
@@ -184,7 +186,7 @@ async def test_a_slow_answer_whose_right_stands_is_taken(node: Node) -> None:
     assert (await seen(node, made))["decision"] == "approved"
 
 
-async def test_whoever_joins_a_group_answers_for_it_at_once(node: Node) -> None:
+async def test_a_new_group_member_can_answer_immediately(node: Node) -> None:
     tokens = await reviewers(node, "ann", "bob")
     await group(node, "ops", "ann")
     made = await asked(node, "ops")
@@ -193,7 +195,7 @@ async def test_whoever_joins_a_group_answers_for_it_at_once(node: Node) -> None:
     assert (await vote(node, made, tokens["bob"]))["result"]["allResponses"][0]["expert"] == "ops"
 
 
-async def test_a_voice_that_was_given_stands_when_the_person_is_withdrawn(node: Node) -> None:
+async def test_an_answer_remains_valid_after_the_person_is_deactivated(node: Node) -> None:
     tokens = await reviewers(node, "ann", "bob")
     made = await asked(node, "ann", "bob", strategy="collect-all")
     await vote(node, made, tokens["ann"])
@@ -203,7 +205,7 @@ async def test_a_voice_that_was_given_stands_when_the_person_is_withdrawn(node: 
     assert (after["decision"], len(after["result"]["allResponses"])) == ("approved", 2)
 
 
-async def test_where_all_who_were_asked_are_withdrawn_an_admin_decides(node: Node) -> None:
+async def test_an_admin_can_decide_if_no_expert_can_answer_anymore(node: Node) -> None:
     tokens = await reviewers(node, "ann", "bob")
     made = await asked(node, "ann", strategy="quorum")
     await lose_role(node)
@@ -213,7 +215,7 @@ async def test_where_all_who_were_asked_are_withdrawn_an_admin_decides(node: Nod
     assert (after["decision"], after["responses"][0]["override"]) == ("approved", True)
 
 
-async def test_the_owner_is_whoever_owns_the_project_when_the_answer_comes(node: Node) -> None:
+async def test_the_owner_is_the_one_at_the_time_of_the_answer(node: Node) -> None:
     tokens = await reviewers(node, "ann", "bob")
     await admin(node, "PATCH", "/api/projects/default", {"owner": "ann"})
     made = await asked(node, "owner")
@@ -226,7 +228,7 @@ async def test_the_owner_is_whoever_owns_the_project_when_the_answer_comes(node:
     assert {"inPlaceOf", "override"} & set(given) == set(), "the owner was asked directly"
 
 
-async def test_an_owner_without_the_reviewers_role_is_nobody(node: Node) -> None:
+async def test_an_owner_who_is_not_a_reviewer_cannot_answer(node: Node) -> None:
     viewer = await node.person("vic", "viewer")
     await admin(node, "PATCH", "/api/projects/default", {"owner": "vic"})
     made = await node.create(payload={"question": "?", "expert": "owner"})
@@ -234,7 +236,7 @@ async def test_an_owner_without_the_reviewers_role_is_nobody(node: Node) -> None
     assert await refused(node, made["id"], viewer) == (403, "forbidden")
 
 
-async def test_what_is_assigned_to_me_follows_my_groups(node: Node) -> None:
+async def test_assigned_to_me_follows_my_groups(node: Node) -> None:
     tokens = await reviewers(node, "ann", "bob")
     await group(node, "ops", "ann")
     made = await asked(node, "ops", "bob", strategy="quorum")
@@ -243,14 +245,14 @@ async def test_what_is_assigned_to_me_follows_my_groups(node: Node) -> None:
     assert await listed(node, tokens["ann"]) == []
 
 
-async def test_what_the_owner_answers_in_place_of_others_is_assigned_to_them(node: Node) -> None:
+async def test_breakpoints_of_unknown_experts_are_assigned_to_the_owner(node: Node) -> None:
     owner = await node.token("reviewer")
     made = await asked(node, "ghost")
     assert await listed(node, owner) == [made]
 
 
 @pytest.mark.parametrize("approved", [True, False])
-async def test_an_override_is_recorded_with_who_and_as_what(node: Node, approved: bool) -> None:  # noqa: FBT001
+async def test_an_override_is_recorded_with_the_admin_as_an_override(node: Node, approved: bool) -> None:  # noqa: FBT001
     tokens = await reviewers(node, "ann", "bob")
     boss = await node.person("boss", "admin")
     made = await asked(node, "ann", "bob", strategy="collect-all")
@@ -264,7 +266,7 @@ async def test_an_override_is_recorded_with_who_and_as_what(node: Node, approved
     assert "expert" not in after["result"]["allResponses"][1]
 
 
-async def test_an_admin_who_was_asked_as_a_reviewer_overrides_nothing(node: Node) -> None:
+async def test_an_admin_who_is_an_expert_does_not_override(node: Node) -> None:
     both = await node.person("both", "admin", "reviewer")
     await reviewers(node, "ann")
     made = await asked(node, "both", "ann", strategy="collect-all")
@@ -273,7 +275,7 @@ async def test_an_admin_who_was_asked_as_a_reviewer_overrides_nothing(node: Node
     assert "override" not in after["responses"][0]
 
 
-async def test_all_names_nobody_carries_are_one_voice_which_the_owner_gives(node: Node) -> None:
+async def test_all_unknown_experts_share_one_vote_given_by_the_owner(node: Node) -> None:
     tokens = await reviewers(node, "ann")
     made = await node.create(
         payload={"question": "?", "expert": ["ghost", "ann", "spook"], "strategy": "collect-all"},
@@ -290,7 +292,7 @@ async def test_all_names_nobody_carries_are_one_voice_which_the_owner_gives(node
     assert [metadata.get("inPlaceOf") for metadata in recorded] == [None, ["ghost", "spook"]]
 
 
-async def test_a_name_that_somebody_gets_later_is_theirs_to_answer_for(node: Node) -> None:
+async def test_a_person_created_later_answers_under_their_own_name(node: Node) -> None:
     made = await asked(node, "newcomer")
     newcomer = await node.person("newcomer", "reviewer")
     assert await listed(node, newcomer) == [made]
@@ -303,9 +305,7 @@ NOBODY = {"a name": "ghost", "a viewer": "vic", "a group of viewers": "lookers",
 
 @pytest.mark.parametrize("who", NOBODY)
 @pytest.mark.parametrize("choice", ["warn", "refuse"])
-async def test_the_policy_says_whether_a_name_nobody_can_answer_for_is_refused(
-    node: Node, who: str, choice: str
-) -> None:
+async def test_the_policy_decides_whether_unknown_experts_are_rejected(node: Node, who: str, choice: str) -> None:
     await node.person("vic", "viewer")
     await group(node, "lookers", "vic")
     await group(node, "nobody")
@@ -320,7 +320,7 @@ async def test_the_policy_says_whether_a_name_nobody_can_answer_for_is_refused(
 
 
 @pytest.mark.parametrize("strategy", COUNTING)
-async def test_somebody_asked_by_name_and_in_a_group_counts_once(node: Node, strategy: str) -> None:
+async def test_a_person_named_directly_and_in_a_group_has_one_vote(node: Node, strategy: str) -> None:
     tokens = await reviewers(node, "ann", "bob")
     await group(node, "ops", "ann", "bob")
     made = await asked(node, "ann", "ops", strategy=strategy)
@@ -336,7 +336,7 @@ async def test_somebody_asked_by_name_and_in_a_group_counts_once(node: Node, str
 
 
 @pytest.mark.parametrize("strategy", COUNTING)
-async def test_a_rejection_by_one_member_of_a_group_is_the_groups(node: Node, strategy: str) -> None:
+async def test_a_rejection_by_one_member_counts_for_the_group(node: Node, strategy: str) -> None:
     tokens = await reviewers(node, "ann", "bob", "cid")
     await group(node, "ops", "ann", "bob")
     made = await asked(node, "ops", "cid", strategy=strategy)

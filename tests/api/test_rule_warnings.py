@@ -5,7 +5,7 @@ from tests.support.nodes import Node
 PREFIX = "shell.*(payload.command startswith 'git status')"
 
 
-async def test_writing_changing_showing_and_importing_such_a_rule_warns(node: Node) -> None:
+async def test_a_partial_command_rule_warns_when_created_changed_shown_and_imported(node: Node) -> None:
     admin = await node.token("admin")
     new = {"pattern": PREFIX, "action": "auto-approve"}
     made = (await node.call("POST", "/api/rules", admin, json=new)).json()

@@ -44,7 +44,7 @@ async def policy(node: Node, **wanted: Any) -> None:
     assert answer.status_code == 200, answer.text
 
 
-async def test_a_rule_approves_what_it_matches_and_says_so(node: Node) -> None:
+async def test_a_rule_approves_a_match_and_is_named_in_the_result(node: Node) -> None:
     made = await rule(node, " confirm.* ", note="Routine confirmations")
     found = await raised(node, "confirm.star-repo")
     assert (found["status"], found["decision"], found["decidedBy"]) == ("released", "approved", f"rule:{made['id']}")
@@ -72,7 +72,7 @@ async def test_a_rule_approves_what_it_matches_and_says_so(node: Node) -> None:
     assert events.json()["items"][0]["metadata"]["autoApproval"] == found["autoApproval"]
 
 
-async def test_what_no_rule_matches_waits_and_says_why(node: Node) -> None:
+async def test_a_breakpoint_without_a_matching_rule_waits_with_a_reason(node: Node) -> None:
     await rule(node, "confirm.*")
     found = await raised(node, "deploy.production")
     assert found["status"] == "waiting"
@@ -95,7 +95,7 @@ STOPS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("stop", STOPS)
 @pytest.mark.parametrize("wish", ["auto rule", "autoApproveAfterN", "both"])
-async def test_every_stop_wins_over_every_wish(node: Node, stop: str, wish: str) -> None:
+async def test_every_stop_overrides_every_auto_approval(node: Node, stop: str, wish: str) -> None:
     await policy(node, autoApproveFloor=1)
     await answered(node, "pair.gate", approved=True)
     if wish != "autoApproveAfterN":
@@ -111,7 +111,7 @@ async def test_every_stop_wins_over_every_wish(node: Node, stop: str, wish: str)
     assert found["autoApproval"]["recommended"] is False
 
 
-async def test_the_first_rule_in_order_is_the_one_that_is_named(node: Node) -> None:
+async def test_the_first_matching_rule_is_named(node: Node) -> None:
     later = await rule(node, "a.*")
     await rule(node, "a.b")
     assert (await raised(node, "a.b"))["autoApproval"]["matchedRule"] == later["id"]
@@ -119,7 +119,7 @@ async def test_the_first_rule_in_order_is_the_one_that_is_named(node: Node) -> N
     assert (await raised(node, "a.b"))["autoApproval"]["matchedRule"] == first["id"]
 
 
-async def test_approvals_in_a_row_by_people_for_this_agent(node: Node) -> None:
+async def test_consecutive_approvals_count_only_those_by_people_for_the_agent(node: Node) -> None:
     gate: dict[str, Any] = {"autoApproveAfterN": 2}
     await policy(node, autoApproveFloor=1)
     await answered(node, "g", approved=True, **gate)
@@ -136,7 +136,7 @@ async def test_approvals_in_a_row_by_people_for_this_agent(node: Node) -> None:
     assert (await raised(node, "g"))["status"] == "waiting", "counts apply only on request"
 
 
-async def test_a_rejection_starts_the_count_again(node: Node) -> None:
+async def test_a_rejection_resets_the_count(node: Node) -> None:
     await policy(node, autoApproveFloor=1)
     for approved in (True, True, False):
         await answered(node, "g", approved=approved)
@@ -144,7 +144,7 @@ async def test_a_rejection_starts_the_count_again(node: Node) -> None:
     assert (found["status"], found["autoApproval"]["consecutiveApprovals"]) == ("waiting", 0)
 
 
-async def test_a_rejection_by_the_deadline_starts_the_count_again(settings: Settings) -> None:
+async def test_a_rejection_by_the_deadline_resets_the_count(settings: Settings) -> None:
     clock = ManualClock()
     async with running_node(settings, clock=clock) as node:
         await policy(node, autoApproveFloor=1)
@@ -156,14 +156,14 @@ async def test_a_rejection_by_the_deadline_starts_the_count_again(settings: Sett
         assert (await raised(node, "g", autoApproveAfterN=1))["status"] == "waiting"
 
 
-async def test_where_the_policy_ignores_counts_an_agent_cannot_ask_for_them(node: Node) -> None:
+async def test_an_agent_cannot_request_counts_if_the_policy_ignores_them(node: Node) -> None:
     await answered(node, "g", approved=True)
     await policy(node, autoApproveAfterN="ignore", autoApproveFloor=1)
     found = await raised(node, "g", autoApproveAfterN=1)
     assert (found["status"], found["autoApproval"]["consecutiveApprovals"]) == ("waiting", 1)
 
 
-async def test_what_is_changed_disabled_expired_or_removed_no_longer_approves(settings: Settings) -> None:
+async def test_a_changed_disabled_expired_or_removed_rule_stops_approving(settings: Settings) -> None:
     clock = ManualClock()
     async with running_node(settings, clock=clock) as node:
         token = await writer(node)
@@ -189,7 +189,7 @@ async def test_what_is_changed_disabled_expired_or_removed_no_longer_approves(se
         assert not await approves()
 
 
-async def test_every_change_is_recorded_with_who_and_why(node: Node) -> None:
+async def test_every_change_is_recorded_with_its_author_and_reason(node: Node) -> None:
     token = await writer(node)
     made = await rule(node, "a.*", why="Asked for in the retrospective")
     path = f"{RULES}/{made['id']}"
@@ -211,7 +211,7 @@ async def test_every_change_is_recorded_with_who_and_why(node: Node) -> None:
         assert (await node.call(method, path, token, json=body)).status_code == 404
 
 
-async def test_of_two_who_change_the_same_version_one_is_told(node: Node) -> None:
+async def test_the_second_change_of_the_same_version_is_a_412(node: Node) -> None:
     token = await writer(node)
     path = f"{RULES}/{(await rule(node, 'a'))['id']}"
     seen = (await node.call("GET", path, token)).headers["etag"]
@@ -240,7 +240,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("why", REFUSED)
-async def test_a_rule_that_cannot_work_is_refused_when_written_and_when_changed(node: Node, why: str) -> None:
+async def test_an_invalid_rule_is_rejected_on_creation_and_on_change(node: Node, why: str) -> None:
     body, code = REFUSED[why]
     token = await writer(node)
     answer = await node.call("POST", RULES, token, json=body)
@@ -253,7 +253,7 @@ async def test_a_rule_that_cannot_work_is_refused_when_written_and_when_changed(
 
 
 @pytest.mark.parametrize("role", ["viewer", "reviewer", "auditor"])
-async def test_only_rule_admins_and_admins_write_rules(node: Node, role: str) -> None:
+async def test_only_rule_admins_and_admins_can_write_rules(node: Node, role: str) -> None:
     made = await rule(node, "a")
     for token in (await node.person("nora", role), await node.token("agent")):
         for method, path, body in (
@@ -266,7 +266,7 @@ async def test_only_rule_admins_and_admins_write_rules(node: Node, role: str) ->
     assert admin.status_code == 201
 
 
-async def test_rules_stay_in_their_project(node: Node) -> None:
+async def test_rules_apply_only_to_their_own_project(node: Node) -> None:
     made = await rule(node, "*")
     await node.call("POST", "/api/projects", await node.token("admin"), json={"id": "other"})
     agent = await node.token("agent", project="other", name="elsewhere")
@@ -278,7 +278,7 @@ async def test_rules_stay_in_their_project(node: Node) -> None:
     assert (await node.call("GET", RULES, there)).json()["items"] == []
 
 
-async def test_a_stored_rule_that_cannot_be_read_neither_approves_nor_keeps_others_from_it(node: Node) -> None:
+async def test_an_unreadable_stored_rule_neither_approves_nor_blocks_others(node: Node) -> None:
     good, bad = await rule(node, "a.*"), await rule(node, "b.*")
 
     def corrupt(tx: Transaction) -> None:
@@ -292,7 +292,7 @@ async def test_a_stored_rule_that_cannot_be_read_neither_approves_nor_keeps_othe
     assert [each["problem"] is None for each in listed] == [True, False]
 
 
-async def test_checking_says_what_would_happen_and_raises_nothing(node: Node) -> None:
+async def test_a_check_shows_the_outcome_and_creates_nothing(node: Node) -> None:
     made = await rule(node, "*.review(tags contains 'design' AND NOT payload.cost > 10)")
     agent = await node.token("agent")
 
@@ -312,7 +312,7 @@ async def test_checking_says_what_would_happen_and_raises_nothing(node: Node) ->
     assert listed.json()["items"] == []
 
 
-async def test_an_agent_that_is_not_named_is_not_known(node: Node) -> None:
+async def test_an_agent_id_missing_in_a_check_is_unknown(node: Node) -> None:
     await rule(node, "a(agentId != 'ci')")
     await rule(node, "b", "auto-approve")
     await rule(node, "b(agentId = 'ci')", "never-auto-approve")
@@ -322,7 +322,7 @@ async def test_an_agent_that_is_not_named_is_not_known(node: Node) -> None:
         assert found.json()["recommended"] is False, gate
 
 
-async def test_shadow_rules_watch_and_do_nothing(node: Node) -> None:
+async def test_shadow_rules_are_recorded_but_have_no_effect(node: Node) -> None:
     made = await rule(node, "a.*", mode="shadow")
     stop = await rule(node, "*.b", "never-auto-approve", mode="shadow")
     found = await raised(node, "a.b")
@@ -334,7 +334,7 @@ async def test_shadow_rules_watch_and_do_nothing(node: Node) -> None:
     ]
 
 
-async def test_a_breakpoint_that_is_approved_at_once_is_still_raised_once(node: Node) -> None:
+async def test_a_retried_creation_that_a_rule_approved_creates_no_second_breakpoint(node: Node) -> None:
     await rule(node, "a")
     agent = await node.token("agent")
     body = {"agentId": "ci", "payload": {"question": "?", "breakpointId": "a"}}
@@ -345,7 +345,7 @@ async def test_a_breakpoint_that_is_approved_at_once_is_still_raised_once(node: 
     assert late.status_code == 409
 
 
-async def test_rules_that_change_while_breakpoints_are_raised_lose_nothing(settings: Settings) -> None:
+async def test_concurrent_rule_changes_apply_to_all_later_breakpoints(settings: Settings) -> None:
     """Once a client has created a rule, no node decides against it."""
     async with running_node(settings) as one, running_node(settings) as two:
         two.tokens |= {"rule-writer": await writer(one), "agent": await one.token("agent")}

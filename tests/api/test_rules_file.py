@@ -47,7 +47,7 @@ def counts(done: dict[str, Any]) -> tuple[int, int, int, int, int]:
     return done["added"], done["changed"], done["unchanged"], done["removed"], done["totalRules"]
 
 
-async def test_an_import_is_followed_at_once_and_a_second_one_adds_nothing(node: Node) -> None:
+async def test_an_import_applies_immediately_and_a_second_one_adds_nothing(node: Node) -> None:
     document = file_of("confirm.*", "deploy.*")
     document["rules"][1]["action"] = "never-auto-approve"
     assert counts(await imported(node, document)) == (2, 0, 0, 0, 2)
@@ -58,13 +58,13 @@ async def test_an_import_is_followed_at_once_and_a_second_one_adds_nothing(node:
     assert await listed(node) == before
 
 
-async def test_rules_keep_the_order_of_the_file_after_those_that_stand(node: Node) -> None:
+async def test_imported_rules_keep_their_order_after_the_existing_ones(node: Node) -> None:
     await imported(node, file_of("first"))
     await imported(node, file_of(*(f"p{n}.*" for n in range(40))))
     assert [each["pattern"] for each in await listed(node)] == ["first", *(f"p{n}.*" for n in range(40))]
 
 
-async def test_the_importer_is_the_actor_and_what_the_file_says_is_kept_beside(node: Node, clock: ManualClock) -> None:
+async def test_the_importer_is_the_author_and_the_origin_in_the_file_is_kept(node: Node, clock: ManualClock) -> None:
     clock.advance(60)
     document = file_of("a.*", createdBy="somebody else", createdAt="2020-01-01T00:00:00Z", source="cli", note="n")
     done = await imported(node, document, why="Moved over.")
@@ -82,7 +82,7 @@ async def test_the_importer_is_the_actor_and_what_the_file_says_is_kept_beside(n
     }
 
 
-async def test_what_is_exported_restores_the_rules_elsewhere(node: Node, clock: ManualClock) -> None:
+async def test_an_export_restores_the_rules_in_another_project(node: Node, clock: ManualClock) -> None:
     sent: list[dict[str, Any]] = [
         {"pattern": "a.*", "action": "auto-approve", "expiresAt": "2027-02-01T00:00:00Z", "order": 4},
         {"pattern": "b", "action": "never-auto-approve", "note": "n", "enabled": False, "order": 4},
@@ -118,7 +118,7 @@ async def test_an_edited_export_changes_the_rules_it_came_from(node: Node) -> No
     assert (rule["id"], rule["pattern"], rule["version"]) == (document["rules"][0]["id"], "a.narrow", 2)
 
 
-async def test_an_import_never_enables_what_somebody_disabled(node: Node) -> None:
+async def test_an_import_never_enables_a_disabled_rule(node: Node) -> None:
     document = file_of("a.*")
     rule_id = (await imported(node, document))["items"][0]["id"]
     await node.call("PATCH", f"/api/rules/{rule_id}", await writer(node), json={"enabled": False})
@@ -143,7 +143,7 @@ WRONG: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-async def test_a_file_with_anything_wrong_changes_nothing(node: Node, what: str) -> None:
+async def test_a_file_with_any_error_changes_nothing(node: Node, what: str) -> None:
     await imported(node, file_of("standing.*"))
     before = await listed(node)
     for query in ({}, {"dryRun": "true"}, {"replace": "true"}):
@@ -153,20 +153,20 @@ async def test_a_file_with_anything_wrong_changes_nothing(node: Node, what: str)
 
 
 @pytest.mark.parametrize("query", ["dryrun=true", "dryRun=1", "dryRun=true&dryRun=false", "replace=yes", "why="])
-async def test_a_misspelt_option_imports_nothing(node: Node, query: str) -> None:
+async def test_an_invalid_option_imports_nothing(node: Node, query: str) -> None:
     answer = await node.call("POST", f"{IMPORT}?{query}", await writer(node), json=file_of("a.*"))
     assert answer.status_code == 422, answer.text
     assert await listed(node) == []
 
 
-async def test_there_are_never_more_rules_than_a_project_may_have(node: Node) -> None:
+async def test_an_import_cannot_exceed_the_maximum_number_of_rules(node: Node) -> None:
     await imported(node, file_of("standing"))
     answer = await node.call("POST", IMPORT, await writer(node), json=file_of(*["p"] * MAX_RULES))
     assert answer.status_code in {413, 422}, answer.text
     assert len(await listed(node)) == 1
 
 
-async def test_only_who_writes_rules_imports_and_agents_export_nothing(node: Node) -> None:
+async def test_only_people_who_write_rules_can_import_and_agents_cannot_export(node: Node) -> None:
     for kind in ("agent", "viewer", "reviewer", "auditor"):
         answer = await node.call("POST", IMPORT, await node.token(kind), json=file_of("a.*"))
         assert answer.status_code == 403, kind
@@ -175,7 +175,7 @@ async def test_only_who_writes_rules_imports_and_agents_export_nothing(node: Nod
     assert await listed(node) == []
 
 
-async def test_a_project_sees_and_touches_only_its_own_rules(node: Node) -> None:
+async def test_a_project_reads_and_changes_only_its_own_rules(node: Node) -> None:
     await imported(node, file_of("a.*"))
     mine = await exported(node)
     await node.call("POST", "/api/projects", await node.token("admin"), json={"id": "elsewhere"})
@@ -186,7 +186,7 @@ async def test_a_project_sees_and_touches_only_its_own_rules(node: Node) -> None
     assert await exported(node) == mine
 
 
-async def test_of_imports_at_the_same_time_one_adds_and_the_others_find_it_done(node: Node) -> None:
+async def test_one_of_several_simultaneous_imports_adds_rules_and_the_others_none(node: Node) -> None:
     document = file_of(*(f"p{n}" for n in range(20)))
     await writer(node)
     done = await asyncio.gather(*(imported(node, document) for _ in range(6)))
@@ -194,7 +194,7 @@ async def test_of_imports_at_the_same_time_one_adds_and_the_others_find_it_done(
     assert len(await listed(node)) == 20
 
 
-async def test_a_rule_is_not_called_import_or_export(node: Node) -> None:
+async def test_import_and_export_are_not_rule_ids(node: Node) -> None:
     token = await writer(node)
     for method, path in (("GET", IMPORT), ("DELETE", EXPORT), ("PATCH", "/api/rules/check")):
         assert (await node.call(method, path, token)).status_code == 405

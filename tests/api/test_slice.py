@@ -6,7 +6,7 @@ from tests.api.streams import parked
 from tests.support.nodes import Node
 
 
-async def test_a_waiting_agent_learns_of_its_release_at_once(node: Node) -> None:
+async def test_a_waiting_agent_is_notified_of_the_decision_immediately(node: Node) -> None:
     agent, reviewer = await node.token("agent"), await node.token("reviewer")
     created = await node.create(ttlSeconds=60)
     waiting = asyncio.create_task(node.call("GET", f"/api/breakpoints/{created['id']}/status?wait=30", agent))
@@ -21,7 +21,7 @@ async def test_a_waiting_agent_learns_of_its_release_at_once(node: Node) -> None
     assert seen["result"]["feedback"] == "Go ahead."
 
 
-async def test_the_second_decision_gets_the_one_that_stands(node: Node) -> None:
+async def test_a_second_decision_gets_the_first_one(node: Node) -> None:
     created = await node.create()
     reviewer = await node.token("reviewer")
     first = await node.feedback(created["id"], reviewer, approved=False, comment="No.")

@@ -51,7 +51,7 @@ SETTLED = [
 
 
 @pytest.mark.parametrize(("strategy", "seats", "votes", "decision"), SETTLED)
-async def test_a_strategy_settles_with_its_last_vote_and_not_before(
+async def test_a_strategy_decides_with_its_last_vote_and_not_before(
     shared: Node,
     shared_clock: ManualClock,
     people: dict[str, str],
@@ -79,7 +79,7 @@ async def test_a_strategy_settles_with_its_last_vote_and_not_before(
         assert len(votes) == 1 or f"{name}: " in result["feedback"]
 
 
-async def test_partial_votes_are_visible_to_everybody_who_may_read(shared: Node, people: dict[str, str]) -> None:
+async def test_incomplete_votes_are_visible_to_every_reader(shared: Node, people: dict[str, str]) -> None:
     asked = await ask(shared, "collect-all", "kim", "lea")
     await vote(shared, asked, people["kim"], "yes")
     for token in (await shared.token("agent"), people["lea"], await shared.token("viewer")):
@@ -88,9 +88,7 @@ async def test_partial_votes_are_visible_to_everybody_who_may_read(shared: Node,
         assert "result" not in seen
 
 
-async def test_a_person_may_change_their_mind_until_the_decision_and_counts_once(
-    shared: Node, people: dict[str, str]
-) -> None:
+async def test_a_person_may_change_their_vote_until_the_decision(shared: Node, people: dict[str, str]) -> None:
     asked = await ask(shared, "quorum", "kim", "lea", "max")
     for answer in ("yes", "no", "yes"):
         after = await vote(shared, asked, people["kim"], answer)
@@ -108,7 +106,7 @@ async def test_a_person_may_change_their_mind_until_the_decision_and_counts_once
     assert late.status_code == 409
 
 
-async def test_a_group_is_one_voice_which_any_member_gives(shared: Node, people: dict[str, str]) -> None:
+async def test_a_group_has_one_vote_which_any_member_can_give(shared: Node, people: dict[str, str]) -> None:
     asked = await ask(shared, "collect-all", "pair", "max")
     first = await vote(shared, asked, people["kim"], "yes")
     assert first["responses"][0]["expert"] == "pair"
@@ -119,7 +117,7 @@ async def test_a_group_is_one_voice_which_any_member_gives(shared: Node, people:
     assert (await vote(shared, asked, people["max"], "yes"))["decision"] == "approved"
 
 
-async def test_somebody_in_two_groups_makes_room_for_the_other_member(shared: Node, people: dict[str, str]) -> None:
+async def test_a_person_in_two_groups_makes_room_for_another_member(shared: Node, people: dict[str, str]) -> None:
     asked = await ask(shared, "collect-all", "pair", "trio")
     await vote(shared, asked, people["lea"], "yes")
     assert (await vote(shared, asked, people["kim"], "yes"))["decision"] == "approved"
@@ -128,7 +126,7 @@ async def test_somebody_in_two_groups_makes_room_for_the_other_member(shared: No
     assert (await vote(shared, other, people["nia"], "yes"))["decision"] == "approved"
 
 
-async def test_an_override_settles_what_others_were_still_voting_on(shared: Node, people: dict[str, str]) -> None:
+async def test_an_override_decides_an_incomplete_vote(shared: Node, people: dict[str, str]) -> None:
     asked = await ask(shared, "collect-all", "kim", "lea", "max")
     await vote(shared, asked, people["kim"], "yes")
     after = (await shared.feedback(asked, await shared.token("admin"), approved=False, comment="Stop.")).json()
@@ -136,9 +134,7 @@ async def test_an_override_settles_what_others_were_still_voting_on(shared: Node
     assert [each.get("override", False) for each in after["result"]["allResponses"]] == [False, True]
 
 
-async def test_the_requester_is_not_among_those_who_decide_even_as_an_expert(
-    shared: Node, people: dict[str, str]
-) -> None:
+async def test_the_creator_cannot_decide_even_as_an_expert(shared: Node, people: dict[str, str]) -> None:
     payload = {"question": "?", "expert": ["kim", "lea"], "strategy": "quorum"}
     asked = (await shared.create(people["kim"], payload=payload))["id"]
     answer = await shared.feedback(asked, people["kim"], approved=True)

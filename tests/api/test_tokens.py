@@ -25,7 +25,7 @@ async def created(node: Node, **body: Any) -> dict[str, Any]:
         ({"processes": []}, []),
     ],
 )
-async def test_a_token_of_limited_gates_starts_no_process_by_default(
+async def test_a_token_with_limited_gates_cannot_start_processes_by_default(
     node: Node, limits: dict[str, Any], processes: list[str]
 ) -> None:
     token = await created(node, kind="agent", **limits)
@@ -39,11 +39,13 @@ async def test_a_token_of_limited_gates_starts_no_process_by_default(
 @pytest.mark.parametrize(
     ("agent_ids", "claimed"), [(["**"], True), (["*", "ci"], True), (["c*", "*"], True), (["c*"], False)]
 )
-async def test_a_token_that_may_claim_any_agent_id_says_so(node: Node, agent_ids: list[str], *, claimed: bool) -> None:
+async def test_a_token_that_can_claim_any_agent_id_is_marked(
+    node: Node, agent_ids: list[str], *, claimed: bool
+) -> None:
     assert (await created(node, kind="agent", agentIds=agent_ids))["agentIdClaimed"] is claimed
 
 
-async def test_a_second_token_of_an_agent_keeps_its_questions_and_its_limits(node: Node) -> None:
+async def test_a_second_token_of_an_agent_keeps_its_breakpoints_and_limits(node: Node) -> None:
     first = await created(node, kind="agent", gates=["safe.*"], agentIds=["ci"], processes=["report"])
     body = {"agentId": "ci", "payload": {"question": "Go?", "breakpointId": "safe.go"}}
     raised = (await node.call("POST", "/api/breakpoints", first["token"], json=body)).json()["id"]
@@ -62,9 +64,7 @@ async def test_a_second_token_of_an_agent_keeps_its_questions_and_its_limits(nod
 
 
 @pytest.mark.parametrize("gates", [["safe.*"], ["*"]])
-async def test_a_second_token_with_gates_of_its_own_starts_no_process_unless_it_names_them(
-    node: Node, gates: list[str]
-) -> None:
+async def test_a_second_token_with_its_own_gates_needs_explicit_processes(node: Node, gates: list[str]) -> None:
     first = await created(node, kind="agent", agentIds=["ci"])
     assert first["processes"] == ["*"]
     limited = await created(node, kind="agent", sameAgentAs=first["id"], gates=gates)
@@ -82,12 +82,12 @@ async def test_a_second_token_with_gates_of_its_own_starts_no_process_unless_it_
         {"kind": "agent", "processes": [""]},
     ],
 )
-async def test_limits_that_mean_nothing_are_refused(node: Node, body: dict[str, Any]) -> None:
+async def test_ineffective_limits_are_rejected(node: Node, body: dict[str, Any]) -> None:
     answer = await node.call("POST", "/api/tokens", await node.token("admin"), json={"name": "t", **body})
     assert answer.status_code == 422
 
 
-async def test_only_an_agents_token_has_others_of_the_same_agent(node: Node) -> None:
+async def test_only_an_agent_token_can_have_a_second_token_of_the_same_agent(node: Node) -> None:
     person = await created(node, kind="reviewer")
     for token_id, status in ((person["id"], 422), ("tok_" + "0" * 26, 404)):
         body = {"kind": "agent", "name": "t", "sameAgentAs": token_id}

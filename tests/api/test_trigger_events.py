@@ -26,7 +26,7 @@ async def _outside(monkeypatch: pytest.MonkeyPatch, node: Node) -> None:
     await source(node)
 
 
-async def test_a_secret_in_a_payload_is_hidden_before_it_is_stored_matched_or_shown(node: Node) -> None:
+async def test_a_secret_in_a_payload_is_redacted_before_it_is_stored_matched_or_shown(node: Node) -> None:
     token = "ghp_" + "a1B2" * 9
     await trigger(node, on=f"github.push(data.note contains '{token[4:20]}')")
     event_id = await pushed(node, note=f"deploy with {token}")
@@ -50,7 +50,7 @@ async def dead(node: Node, firing_id: str) -> None:
     await node.assent.database.write(use_case)
 
 
-async def test_an_event_tells_why_it_matched_what_it_started_and_what_it_said(node: Node) -> None:
+async def test_an_event_shows_its_matches_its_runs_and_its_payload(node: Node) -> None:
     await trigger(node, inputs={"sha": "{{ event.sha }}"})
     await trigger(node, "other", on="github.push(branch = 'dev')")
     event_id = await pushed(node)
@@ -74,7 +74,7 @@ async def test_an_event_tells_why_it_matched_what_it_started_and_what_it_said(no
     assert [each["id"] for each in shown["chain"]] == [event_id]
 
 
-async def test_a_run_tells_what_started_it_and_is_found_by_it(node: Node) -> None:
+async def test_a_run_shows_its_cause_and_can_be_filtered_by_it(node: Node) -> None:
     await trigger(node)
     event_id = await pushed(node)
     await good(node, "POST", "/api/runs", {"process": "fix-ci"})
@@ -89,7 +89,7 @@ async def test_a_run_tells_what_started_it_and_is_found_by_it(node: Node) -> Non
     assert code(await admin(node, "GET", "/api/runs?eventId=x")) == (422, "invalid_request")
 
 
-async def test_what_is_sent_again_is_counted_and_starts_nothing(node: Node) -> None:
+async def test_a_repeated_delivery_is_counted_but_starts_nothing(node: Node) -> None:
     await trigger(node)
     first = await pushed(node)
     assert await pushed(node) == first
@@ -97,7 +97,7 @@ async def test_what_is_sent_again_is_counted_and_starts_nothing(node: Node) -> N
     assert (shown["duplicates"], len(shown["firings"]), len(shown["runs"])) == (1, 1, 1)
 
 
-async def test_events_are_found_by_source_type_and_state_page_by_page(node: Node) -> None:
+async def test_events_can_be_filtered_by_source_type_and_state_and_paginated(node: Node) -> None:
     await trigger(node)
     other = await source(node, "lib")
     ours = [await pushed(node, delivery=f"d-{n}") for n in range(3)]
@@ -121,7 +121,7 @@ async def test_events_are_found_by_source_type_and_state_page_by_page(node: Node
         assert code(await admin(node, "GET", f"/api/trigger-events?{wrong}")) == (422, "invalid_request")
 
 
-async def test_an_event_is_looked_at_again_beside_the_first(node: Node, clock: ManualClock) -> None:
+async def test_a_replayed_event_is_a_new_event_for_the_selected_trigger(node: Node, clock: ManualClock) -> None:
     await trigger(node, once="{{ event.sha }}")
     await trigger(node, "second", on="github.push")
     first = await pushed(node)
@@ -146,7 +146,7 @@ async def test_an_event_is_looked_at_again_beside_the_first(node: Node, clock: M
         ({"name": "draft", "on": "github.*(repo = 'acme/shop')", "run": "fix-ci"}, {"draft": True}),
     ],
 )
-async def test_trying_an_event_out_changes_nothing_at_all(node: Node, against: Any, expected: dict[str, bool]) -> None:
+async def test_a_test_of_an_event_changes_nothing(node: Node, against: Any, expected: dict[str, bool]) -> None:
     await trigger(node, inputs={"sha": "{{ event.sha }}"}, hold=True)
     await trigger(node, "other", on="github.push(branch = 'dev')")
     event_id = await pushed(node)
@@ -175,18 +175,16 @@ async def test_trying_an_event_out_changes_nothing_at_all(node: Node, against: A
         ({"event": ENVELOPE, "trigger": {"name": "d", "on": "(", "run": "fix-ci"}}, "/on"),
     ],
 )
-async def test_a_test_that_makes_no_sense_is_refused_with_its_place(
-    node: Node, body: dict[str, Any], where: str
-) -> None:
+async def test_an_invalid_test_is_rejected_with_its_field(node: Node, body: dict[str, Any], where: str) -> None:
     assert pointer(await admin(node, "POST", "/api/trigger-events/test", body)) == where
 
 
-async def test_a_test_of_what_is_not_there_says_so(node: Node) -> None:
+async def test_a_test_with_an_unknown_event_or_trigger_is_a_404(node: Node) -> None:
     for body in ({"eventId": "evt_none"}, {"eventId": "none"}, {"event": ENVELOPE, "trigger": "none"}):
         assert code(await admin(node, "POST", "/api/trigger-events/test", body)) == (404, "not_found")
 
 
-async def test_a_trigger_made_from_an_event_matches_it(node: Node) -> None:
+async def test_a_trigger_sketched_from_an_event_matches_it(node: Node) -> None:
     event_id = await pushed(node)
     sketch = await good(node, "GET", f"/api/trigger-events/{event_id}/sketch")
     assert sketch["run"] == "fix-ci"
@@ -196,7 +194,7 @@ async def test_a_trigger_made_from_an_event_matches_it(node: Node) -> None:
     assert await good(node, "GET", "/api/triggers") == {"items": []}
 
 
-async def test_firings_are_listed_counted_retried_and_let_go(node: Node) -> None:
+async def test_firings_can_be_listed_counted_retried_and_discarded(node: Node) -> None:
     made = await trigger(node)
     await good(node, "POST", "/api/triggers/fix-red-main/suspend", {})
     first, second = [await pushed(node, delivery=f"d-{n}") for n in range(2)]
@@ -221,7 +219,7 @@ async def test_firings_are_listed_counted_retried_and_let_go(node: Node) -> None
         assert code(await admin(node, "GET", f"/api/firings?{wrong}")) == (422, "invalid_request")
 
 
-async def test_another_project_sees_none_of_it(node: Node) -> None:
+async def test_events_and_firings_of_another_project_are_hidden(node: Node) -> None:
     await trigger(node)
     event_id = await pushed(node)
     [firing] = (await good(node, "GET", "/api/firings"))["items"]

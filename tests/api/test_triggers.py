@@ -17,7 +17,7 @@ def _outside(monkeypatch: pytest.MonkeyPatch, node: Node) -> None:
     write_process(node)
 
 
-async def test_a_source_is_set_up_shown_changed_and_removed(node: Node) -> None:
+async def test_a_source_can_be_created_shown_changed_and_removed(node: Node) -> None:
     made = await source(node)
     assert (made["kind"], made["origin"], made["enabled"], made["createdBy"]) == ("github", "api", True, "person:owner")
     assert made["address"] == f"{node.assent.settings.base_url}/hooks/shop"
@@ -50,7 +50,7 @@ async def test_a_secret_of_a_source_is_a_reference_and_never_shown(node: Node) -
     assert SECRET not in await node.assent.database.read(stored)
 
 
-async def test_how_a_source_is_set_up_is_for_admins_only(node: Node) -> None:
+async def test_only_admins_see_the_settings_of_a_source(node: Node) -> None:
     await source(node)
     viewer = await node.person("val", "viewer")
     [shown] = (await node.call("GET", "/api/sources", viewer)).json()["items"]
@@ -76,15 +76,13 @@ async def test_how_a_source_is_set_up_is_for_admins_only(node: Node) -> None:
         ({"colour": "red"}, "/colour"),
     ],
 )
-async def test_a_source_that_could_not_work_is_refused_with_its_place(
-    node: Node, body: dict[str, Any], where: str
-) -> None:
+async def test_an_invalid_source_is_rejected_with_its_field(node: Node, body: dict[str, Any], where: str) -> None:
     whole = {"name": "shop", "kind": "github", "settings": {"secrets": ["env:HUB_SECRET"]}} | body
     assert pointer(await admin(node, "POST", "/api/sources", whole)) == where
     assert await good(node, "GET", "/api/sources") == {"items": []}
 
 
-async def test_a_source_that_should_have_been_heard_is_said_to_be_silent(node: Node, clock: ManualClock) -> None:
+async def test_a_source_without_expected_events_is_reported_as_silent(node: Node, clock: ManualClock) -> None:
     await source(node)
     await good(node, "PATCH", "/api/sources/shop", {"settings": {"expect_every": "1h"}})
     shown = await good(node, "GET", "/api/sources/shop")
@@ -93,7 +91,7 @@ async def test_a_source_that_should_have_been_heard_is_said_to_be_silent(node: N
     assert (await good(node, "GET", "/api/sources/shop"))["silent"] is True
 
 
-async def test_a_schedule_tells_when_it_ticks_next_also_when_the_clocks_change(node: Node) -> None:
+async def test_a_schedule_shows_its_next_times_including_clock_changes(node: Node) -> None:
     await good(node, "POST", "/api/sources", {"name": "nightly", "kind": "schedule", "settings": NEW_YORK})
     [shown] = (await good(node, "GET", "/api/schedules?count=100"))["items"]
     assert (shown["source"], shown["cron"], shown["timezone"]) == ("nightly", "30 2 * * *", "America/New_York")
@@ -107,7 +105,7 @@ async def test_a_schedule_tells_when_it_ticks_next_also_when_the_clocks_change(n
         assert code(await admin(node, "GET", f"/api/schedules?{wrong}")) == (422, "invalid_request")
 
 
-async def test_a_trigger_is_written_shown_changed_and_removed(node: Node) -> None:
+async def test_a_trigger_can_be_created_shown_changed_and_removed(node: Node) -> None:
     made = await trigger(
         node,
         inputs={"sha": "{{ event.sha }}"},
@@ -138,7 +136,7 @@ async def test_a_trigger_is_written_shown_changed_and_removed(node: Node) -> Non
     assert code(await admin(node, "GET", "/api/triggers/fix-red-main")) == (404, "not_found")
 
 
-async def test_a_trigger_is_suspended_for_a_reason_and_resumed(node: Node) -> None:
+async def test_a_trigger_can_be_suspended_with_a_reason_and_resumed(node: Node) -> None:
     await trigger(node)
     held = await good(node, "POST", "/api/triggers/fix-red-main/suspend", {"because": "Too loud."})
     assert (held["enabled"], held["because"]) == ("suspended", "Too loud.")
@@ -172,16 +170,14 @@ async def test_a_trigger_is_suspended_for_a_reason_and_resumed(node: Node) -> No
         ({"colour": "red"}, "/colour"),
     ],
 )
-async def test_a_trigger_that_cannot_be_taken_is_refused_with_its_place(
-    node: Node, body: dict[str, Any], where: str
-) -> None:
+async def test_an_invalid_trigger_is_rejected_with_its_field(node: Node, body: dict[str, Any], where: str) -> None:
     whole = {"name": "fix-red-main", "on": "github.push", "run": "fix-ci"} | body
     assert pointer(await admin(node, "POST", "/api/triggers", whole)) == where
     assert pointer(await admin(node, "POST", "/api/triggers/check", whole)) == where
     assert await good(node, "GET", "/api/triggers") == {"items": []}
 
 
-async def test_checking_a_trigger_writes_nothing(node: Node) -> None:
+async def test_checking_a_trigger_stores_nothing(node: Node) -> None:
     await node.token("admin")
     before = await rows(node)
     body = {"name": "fix", "on": "github.push", "run": "processes/fix_ci.py", "debounce": "1m"}
@@ -192,14 +188,14 @@ async def test_checking_a_trigger_writes_nothing(node: Node) -> None:
     assert await rows(node) == before
 
 
-async def test_what_is_wrong_with_its_process_is_told_with_the_trigger(node: Node) -> None:
+async def test_a_trigger_shows_a_problem_with_its_process(node: Node) -> None:
     await trigger(node)
     write_process(node, PROCESS.replace("fix-ci", "other"))
     shown = await good(node, "GET", "/api/triggers/fix-red-main")
     assert "fix-ci" in shown["problem"]
 
 
-async def test_triggers_are_written_by_those_who_write_rules_only(node: Node) -> None:
+async def test_only_people_who_can_write_rules_can_write_triggers(node: Node) -> None:
     await trigger(node)
     body = {"name": "x", "on": "*", "run": "fix-ci"}
     for roles, status in ((("viewer",), 403), (("reviewer",), 403), (("rule-admin",), 201)):
@@ -225,13 +221,13 @@ async def test_triggers_are_written_by_those_who_write_rules_only(node: Node) ->
         ("POST", "/api/firings/fir_x/discard"),
     ],
 )
-async def test_an_agent_sees_nothing_of_it(node: Node, method: str, path: str) -> None:
+async def test_agents_cannot_see_sources_and_triggers(node: Node, method: str, path: str) -> None:
     agent = await node.token("agent")
     assert code(await node.call(method, path, agent)) == (403, "forbidden")
     assert code(await node.call(method, path)) == (401, "unauthenticated")
 
 
-async def test_another_project_has_sources_and_triggers_of_its_own(node: Node) -> None:
+async def test_another_project_has_its_own_sources_and_triggers(node: Node) -> None:
     made, held = await source(node), await trigger(node)
     await good(node, "POST", "/api/projects", {"id": "other"})
     stranger = await node.person("stranger", "admin", project="other")
@@ -241,7 +237,7 @@ async def test_another_project_has_sources_and_triggers_of_its_own(node: Node) -
     assert (await node.call("GET", "/api/sources", stranger)).json() == {"items": []}
 
 
-async def test_a_trigger_that_is_called_check_goes_by_its_id(node: Node) -> None:
+async def test_a_trigger_named_check_can_be_reached_by_its_id(node: Node) -> None:
     made = await trigger(node, "check")
     assert (await admin(node, "GET", "/api/triggers/check")).status_code == 405
     assert (await good(node, "GET", f"/api/triggers/{made['id']}"))["name"] == "check"

@@ -46,14 +46,14 @@ async def test_every_ending_wakes_the_waiting_agent(node: Node, action: str, kin
     assert (await answer_of(task)).json()["result"] == {"approved": False, "status": status, "auto": False}
 
 
-async def test_an_answer_given_before_the_wait_is_kept(node: Node) -> None:
+async def test_an_answer_given_before_the_wait_is_returned(node: Node) -> None:
     created = await node.create()
     await node.feedback(created["id"], await node.token("reviewer"), release=True)
     seen = await answer_of(waiting(node, created["id"], await node.token("agent")))
     assert seen.json()["decision"] == "approved"
 
 
-async def test_a_wait_ends_at_the_deadline_and_not_after_it(node: Node, clock: ManualClock) -> None:
+async def test_a_wait_ends_at_the_deadline(node: Node, clock: ManualClock) -> None:
     created = await node.create(ttlSeconds=1)
     task = waiting(node, created["id"], await node.token("agent"))
     await parked(node)
@@ -61,7 +61,7 @@ async def test_a_wait_ends_at_the_deadline_and_not_after_it(node: Node, clock: M
     assert (await answer_of(task)).json()["status"] == "expired"
 
 
-async def test_a_wait_without_news_says_still_waiting(node: Node) -> None:
+async def test_a_wait_without_changes_returns_the_waiting_status(node: Node) -> None:
     created = await node.create()
     for seconds in (0, 0.01, 1e-9):
         seen = await answer_of(waiting(node, created["id"], await node.token("agent"), seconds))
@@ -80,12 +80,12 @@ async def test_a_hundred_waiters_all_wake(node: Node) -> None:
     assert node.assent.hub.waiters == 0
 
 
-async def test_waiting_for_what_is_not_there_parks_nobody(node: Node) -> None:
+async def test_waiting_for_an_unknown_breakpoint_leaves_no_waiter(node: Node) -> None:
     answer = await answer_of(waiting(node, "bp_" + "0" * 26, await node.token("agent")))
     assert (answer.status_code, node.assent.hub.waiters) == (404, 0)
 
 
-async def test_a_revoked_token_loses_its_wait_at_once(node: Node) -> None:
+async def test_a_revoked_token_ends_its_wait_immediately(node: Node) -> None:
     created = await node.create()
     admin = await node.token("admin")
     made = (await node.call("POST", "/api/tokens", admin, json={"kind": "viewer", "name": "x"})).json()
@@ -96,7 +96,7 @@ async def test_a_revoked_token_loses_its_wait_at_once(node: Node) -> None:
     assert (answer.status_code, answer.json()["code"]) == (401, "unauthenticated")
 
 
-async def test_a_revoked_token_loses_its_streams_at_once(node: Node) -> None:
+async def test_a_revoked_token_ends_its_streams_immediately(node: Node) -> None:
     created = await node.create()
     admin = await node.token("admin")
     made = (await node.call("POST", "/api/tokens", admin, json={"kind": "viewer", "name": "x"})).json()
@@ -114,7 +114,7 @@ async def test_a_revoked_token_loses_its_streams_at_once(node: Node) -> None:
 
 
 @pytest.mark.parametrize("change", [{"active": False}, {"roles": []}])
-async def test_a_person_who_is_shut_out_loses_waits_and_streams(node: Node, change: dict[str, Any]) -> None:
+async def test_a_deactivated_person_loses_waits_and_streams(node: Node, change: dict[str, Any]) -> None:
     token = await node.person("leaver", "viewer")
     created = await node.create()
     async with (
@@ -135,7 +135,7 @@ async def frugal(settings: Settings) -> AsyncIterator[Node]:
         yield running
 
 
-async def test_one_wait_too_many_is_a_429_and_other_tokens_do_not_suffer(frugal: Node) -> None:
+async def test_too_many_waits_are_a_429_without_affecting_other_tokens(frugal: Node) -> None:
     created = await frugal.create()
     viewer, agent = await frugal.token("viewer"), await frugal.token("agent")
     path = f"/api/breakpoints/{created['id']}"
@@ -156,7 +156,7 @@ async def test_one_wait_too_many_is_a_429_and_other_tokens_do_not_suffer(frugal:
     assert freed.status_code == 200
 
 
-async def test_a_stream_tells_every_event_in_order_and_ends_with_the_last(node: Node) -> None:
+async def test_a_stream_sends_every_event_in_order_and_ends_with_the_last(node: Node) -> None:
     created = await node.create(payload={"question": "?", "expert": "ghost"})
     reviewer = await node.token("reviewer")
     async with Stream(node, f"/api/breakpoints/{created['id']}/stream", await node.token("agent")) as stream:
@@ -188,7 +188,7 @@ async def test_a_stream_resumes_after_the_event_last_seen(node: Node, last: int)
 
 
 @pytest.mark.parametrize("on_timeout", ["expire", "reject"])
-async def test_a_stream_resumed_after_the_end_ends_at_once(node: Node, clock: ManualClock, on_timeout: str) -> None:
+async def test_a_stream_resumed_after_the_end_ends_immediately(node: Node, clock: ManualClock, on_timeout: str) -> None:
     """A browser reconnects with the id of the last event whenever the server has closed the stream."""
     created = await node.create(ttlSeconds=60, onTimeout=on_timeout)
     clock.advance(61)
@@ -197,7 +197,7 @@ async def test_a_stream_resumed_after_the_end_ends_at_once(node: Node, clock: Ma
         assert await stream.block() is None
 
 
-async def test_a_stream_is_not_resumed_from_an_event_that_never_was(node: Node) -> None:
+async def test_a_stream_cannot_be_resumed_from_a_nonexistent_event(node: Node) -> None:
     created = await node.create()
     path = f"/api/breakpoints/{created['id']}/stream"
     async with Stream(node, path, await node.token("agent"), headers={"Last-Event-ID": "2"}) as stream:
@@ -214,7 +214,7 @@ async def test_a_stream_ends_at_the_deadline(node: Node, clock: ManualClock) -> 
         assert [each.event for each in await stream.rest()] == ["expired"]
 
 
-async def test_a_client_that_leaves_its_stream_leaves_nothing_behind(node: Node) -> None:
+async def test_a_disconnected_client_leaves_no_waiter_behind(node: Node) -> None:
     created = await node.create()
     async with (
         Stream(node, f"/api/breakpoints/{created['id']}/stream", await node.token("agent")) as one,
@@ -227,7 +227,7 @@ async def test_a_client_that_leaves_its_stream_leaves_nothing_behind(node: Node)
     assert (node.assent.hub.waiters, node.assent.hub.inboxes) == (0, 0)
 
 
-async def test_an_inbox_hears_what_changed_in_its_project_and_nothing_else(node: Node) -> None:
+async def test_an_inbox_stream_sends_only_changes_in_its_project(node: Node) -> None:
     admin = await node.token("admin")
     await node.call("POST", "/api/projects", admin, json={"id": "elsewhere"})
     foreign = await node.token("agent", project="elsewhere", name="foreign")
@@ -251,7 +251,7 @@ async def test_an_inbox_hears_what_changed_in_its_project_and_nothing_else(node:
         assert hint.data == {"breakpointId": created["id"], "status": "released", "version": 3}
 
 
-async def test_a_draining_node_answers_everybody_at_once(node: Node) -> None:
+async def test_a_draining_node_responds_to_all_waiters_immediately(node: Node) -> None:
     created = await node.create()
     agent, viewer = await node.token("agent"), await node.token("viewer")
     task = waiting(node, created["id"], agent)
@@ -324,7 +324,7 @@ def test_clients_that_vanish_leave_no_waiter_behind(settings: Settings) -> None:
         until_metric(process, "assent_waiters 0.0")
 
 
-def test_a_server_told_to_stop_answers_its_waiters_before_it_goes(settings: Settings) -> None:
+def test_a_server_that_is_stopped_responds_to_its_waiters_first(settings: Settings) -> None:
     agent, viewer = prepared(settings, "agent", "viewer")
     with server(settings) as process:
         breakpoint_id = raised(process, agent)

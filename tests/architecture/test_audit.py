@@ -11,27 +11,27 @@ def answered() -> list[Finding]:
     return [Finding(test, file, 1, "said") for test, file in ANSWERS]
 
 
-def test_a_component_that_was_passed_over_was_not_checked() -> None:
+def test_a_skipped_component_counts_as_not_checked() -> None:
     assert unasked({"dependencies": [GOOD, BAD]}) is None
     assert "1 of 2" in str(unasked({"dependencies": [GOOD, PASSED_OVER]}))
     assert "cannot be reached" in str(unasked(None))
 
 
-def test_every_advisory_is_a_line() -> None:
+def test_every_advisory_is_listed_on_one_line() -> None:
     assert vulnerable({"dependencies": [GOOD, BAD, PASSED_OVER]}) == ["b 2: PYSEC-1, fixed in 3"]
 
 
-def test_a_finding_needs_a_reason_where_it_stands() -> None:
+def test_a_finding_needs_a_reason_for_its_place() -> None:
     assert judged(answered()) == []
     extra = Finding("B602", "src/assent/keyring.py", 1, "a shell")
     assert judged([*answered(), extra]) == ["src/assent/keyring.py:1 B602 a shell"]
 
 
-def test_a_reason_for_what_is_not_found_any_more_is_one_too_many() -> None:
+def test_a_reason_for_a_finding_that_no_longer_exists_is_reported() -> None:
     assert len(judged([])) == len(ANSWERS)
 
 
-def test_the_libraries_of_the_pages_are_on_the_list_and_tools_are_not() -> None:
+def test_the_bill_of_materials_lists_libraries_of_pages_but_not_tools() -> None:
     lock = {
         "packages": {
             "": {},

@@ -50,7 +50,7 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def test_the_layers_point_down() -> None:
+def test_the_import_layers_are_respected() -> None:
     lint = Path(sys.executable).with_name("lint-imports")
     found = subprocess.run([lint, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stdout
@@ -78,7 +78,7 @@ def test_tests_wait_on_signals() -> None:
     assert {each.partition(":")[0] for each in asleep} == set(MAY_SLEEP), asleep
 
 
-def test_no_thread_of_a_test_waits_without_an_end() -> None:
+def test_no_thread_in_a_test_waits_without_a_timeout() -> None:
     """Closing an event loop waits for its threads, and no test timeout ends that."""
     endless = [
         f"{name_of(path)}:{call.lineno}"
@@ -118,7 +118,7 @@ def tracked() -> list[tuple[str, str]]:
     return found
 
 
-def test_no_file_names_a_path_of_the_machine_it_was_written_on() -> None:
+def test_no_file_contains_a_path_of_the_developers_machine() -> None:
     nobodys = (Path("/"), Path(tempfile.gettempdir()))
     here = {f"{path}/" for path in (ROOT, ROOT.parent, Path.home()) if path not in nobodys}
     named = [
@@ -142,7 +142,7 @@ def test_no_file_names_a_private_package_registry() -> None:
     assert found == []
 
 
-def test_every_soak_can_be_asked_for_by_name() -> None:
+def test_every_soak_can_be_selected_by_name() -> None:
     listed = subprocess.run(
         [sys.executable, "-m", "tests.soak", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
     )

@@ -67,6 +67,6 @@ def test_the_test_lane_omits_the_full_tests_except_those_of_one_shard() -> None:
 
 
 @pytest.mark.parametrize("text", ["1", "1/0", "a/2", "-1/3", ""])
-def test_a_bad_shard_is_refused(text: str) -> None:
+def test_an_invalid_shard_is_rejected(text: str) -> None:
     with pytest.raises(pytest.UsageError, match="--shard takes"):
         Shard.parse(text)

@@ -22,17 +22,17 @@ BANNED_IN_SCRIPTS = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\be
 
 
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
-def test_a_template_holds_no_code(template: Path) -> None:
+def test_a_template_contains_no_code(template: Path) -> None:
     text = template.read_text()
     assert [what for what, pattern in BANNED_IN_TEMPLATES.items() if re.search(pattern, text)] == []
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_a_script_makes_no_html_and_is_checked(script: Path) -> None:
+def test_a_script_creates_no_html_and_is_type_checked(script: Path) -> None:
     text = script.read_text()
     assert text.startswith("// @ts-check\n")
     assert re.findall(BANNED_IN_SCRIPTS, text) == []
 
 
-def test_there_is_little_of_our_own_javascript() -> None:
+def test_the_amount_of_our_own_javascript_is_limited() -> None:
     assert sum(len(script.read_text().splitlines()) for script in SCRIPTS) <= MOST_LINES

@@ -73,7 +73,7 @@ async def test_a_channel_disabled_or_removed_meanwhile_cannot_decide(desk: Desk,
     assert await desk.open(breakpoint_id), "listeners and workers keep using the channel as it was"
 
 
-async def test_removing_answersAs_takes_effect_immediately(desk: Desk) -> None:
+async def test_removing_answers_as_takes_effect_immediately(desk: Desk) -> None:
     hook = await add_channel(desk.node, "hook", "webhook", settings={"answersAs": "ann"})
     breakpoint_id = await create(desk.node)
     delivery_id = await desk.sent(breakpoint_id, on=hook)

@@ -30,7 +30,7 @@ async def test_the_model_and_both_databases_never_disagree(
     assert enders >= {"rule:#", "rule:autoApproveAfterN"}
 
 
-async def test_a_model_that_lets_late_answers_pass_is_found_out(
+async def test_a_model_that_accepts_late_answers_is_detected(
     sqlite_settings: Settings, postgres_settings: Settings
 ) -> None:
     """A wrong model, or a wrong database, diverges within a few thousand steps."""
@@ -44,7 +44,7 @@ async def test_a_model_that_lets_late_answers_pass_is_found_out(
         await walk([sqlite_settings, postgres_settings], seed=1, enough=lambda steps: steps >= STEPS, world=Lenient)
 
 
-async def test_a_model_that_takes_the_unknown_for_a_yes_is_found_out(
+async def test_a_model_that_treats_unknown_as_true_is_detected(
     sqlite_settings: Settings, postgres_settings: Settings
 ) -> None:
     class Hopeful(World):
@@ -56,7 +56,7 @@ async def test_a_model_that_takes_the_unknown_for_a_yes_is_found_out(
         await walk([sqlite_settings, postgres_settings], seed=1, enough=lambda steps: steps >= STEPS, world=Hopeful)
 
 
-def test_the_models_own_search_for_distinct_people_is_right() -> None:
+def test_the_models_search_for_distinct_people_is_correct() -> None:
     assert distinct([{"a"}, {"a", "b"}])
     assert not distinct([{"a"}, {"a"}])
     assert distinct([])

@@ -29,7 +29,7 @@ def _operations(openapi: dict[str, Any]) -> dict[str, dict[str, Any]]:
     }
 
 
-async def test_every_route_is_in_the_reference_and_nothing_else(openapi: dict[str, Any]) -> None:
+async def test_exactly_the_existing_routes_are_in_the_reference(openapi: dict[str, Any]) -> None:
     assert set(SECTIONS) == set(_operations(openapi))
 
 
@@ -110,7 +110,7 @@ def _fields(schema: dict[str, Any], openapi: dict[str, Any]) -> set[str]:
 
 
 @pytest.mark.parametrize("route", sorted(route for route in SECTIONS if " /api/" in route))
-def test_a_section_says_who_may_call_and_how_it_fails(route: str) -> None:
+def test_a_section_says_who_can_call_the_route_and_how_it_fails(route: str) -> None:
     body = SECTIONS[route]
     codes = {error.code for error in STATUS}
     linked = set(re.findall(r"problems/(\w+)\.md", " ".join(links(body.partition("Errors:")[2]))))

@@ -4,13 +4,13 @@ from tests.docs.pages import read
 from tools.diagrams import DIAGRAMS, drawn
 
 
-def test_the_diagrams_are_drawn_from_the_code_as_it_is() -> None:
+def test_the_diagrams_match_the_current_code() -> None:
     page = read("explanation/architecture.md")
 
     assert drawn(page) == page, "run: python -m tools.diagrams"
 
 
-def test_every_floor_is_told_of() -> None:
+def test_every_layer_is_described() -> None:
     page = read("explanation/architecture.md")
     floors = [
         word.strip("()")

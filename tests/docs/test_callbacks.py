@@ -28,7 +28,7 @@ def receiver(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_receiver_takes_what_is_signed_and_refuses_the_rest(sqlite_settings: Settings, receiver: Path) -> None:
+def test_the_receiver_accepts_signed_callbacks_and_rejects_others(sqlite_settings: Settings, receiver: Path) -> None:
     (agent_token,) = prepared(sqlite_settings, "agent")
     secret = here_json("project", "callback-secret", "--data", str(sqlite_settings.data_dir))["items"][0]["secret"]
     port = free_port()
@@ -65,7 +65,7 @@ def _unsigned(url: str) -> int:
             continue
 
 
-def test_the_waits_between_attempts_are_those_of_the_code() -> None:
+def test_the_documented_retry_delays_are_those_of_the_code() -> None:
     page = " ".join(PAGE.split())
     told = "5 seconds, 5 minutes, 30 minutes, then 2, 5, 10, 14, 20 and 24 hours"
     hours = [hours * 3600 for hours in (2, 5, 10, 14, 20, 24)]

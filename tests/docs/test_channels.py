@@ -33,7 +33,7 @@ def test_every_key_is_listed() -> None:
     assert first_cells(ROUTES) == _KEYS | {"project", "enabled"}
 
 
-def test_every_example_of_the_file_can_be_used(sqlite_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_example_file_is_valid(sqlite_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     for text in every("yaml"):
         for name in re.findall(r"env:([A-Z_]+)", text):
             monkeypatch.setenv(name, SECRET)
@@ -42,7 +42,7 @@ def test_every_example_of_the_file_can_be_used(sqlite_settings: Settings, monkey
         assert len(found.channels) + len(found.routes) == sum(map(len, sections.values()))
 
 
-def test_every_command_exists_with_its_options() -> None:
+def test_every_command_and_its_options_exist() -> None:
     for text in every("sh"):
         for line in filter(re.compile("assent ").match, re.sub(r"\\\n", "", text).splitlines()):
             name, command, *given = shlex.split(line.removeprefix("assent "))

@@ -13,7 +13,7 @@ COMMANDS = {path: command for _, path, command in every_command()}
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_generated_page_is_what_the_generator_writes(name: str) -> None:
+def test_a_generated_page_is_up_to_date(name: str) -> None:
     path, made = PAGES[name]
 
     assert path.read_text() == made(), "run: make docs"

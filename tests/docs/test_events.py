@@ -21,9 +21,7 @@ def test_every_type_of_event_is_documented() -> None:
     assert set(SECTIONS) == {"created", "warned", "purged", *EVENT_OF.values(), CREATED, CHANGED, REMOVED}
 
 
-async def test_every_event_carries_the_metadata_the_reference_promises(
-    sqlite_settings: Settings, clock: ManualClock
-) -> None:
+async def test_every_event_has_exactly_the_documented_metadata(sqlite_settings: Settings, clock: ManualClock) -> None:
     async with running_node(sqlite_settings, clock=clock) as node:
         rules = await _live_every_event_of_rules(node)
         seen = await _live_every_event(node, clock) | rules

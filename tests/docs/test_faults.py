@@ -4,7 +4,7 @@ from tests.docs.pages import code_words, read, rows, sections
 from tests.soak.searches import SOAKS
 
 
-def test_every_search_is_listed() -> None:
+def test_every_soak_is_listed() -> None:
     listed = {
         word for row in rows(sections(read("explanation/faults.md"), 2)["Confidence"]) for word in code_words(row[0])
     }

@@ -9,7 +9,7 @@ from tests.docs.pages import DOCS, README, ROOT, fences, links, read, sections
 ADRS = sorted(page.name for page in (DOCS / "adr").glob("[0-9]*.md"))
 
 
-def test_the_readme_tells_how_to_run_and_how_to_test() -> None:
+def test_the_readme_shows_how_to_run_and_how_to_test() -> None:
     commands = [code.strip() for code in fences(README.read_text(), "sh")]
 
     assert "make serve" in commands
@@ -29,11 +29,11 @@ def test_contributing_lists_every_folder_of_tests() -> None:
     assert {name for name in folders if f"`tests/{name}`" not in (ROOT / "CONTRIBUTING.md").read_text()} == set()
 
 
-def test_the_changelog_has_a_place_for_what_is_not_released() -> None:
+def test_the_changelog_has_an_unreleased_section() -> None:
     assert "[Unreleased]" in sections((ROOT / "CHANGELOG.md").read_text(), 2)
 
 
-def test_the_licence_is_apache_2() -> None:
+def test_the_license_is_apache_2() -> None:
     text = (ROOT / "LICENSE").read_text()
 
     assert "Apache License" in text
@@ -45,7 +45,7 @@ def test_every_decision_is_in_the_index() -> None:
 
 
 @pytest.mark.parametrize("page", ADRS)
-def test_a_decision_says_why_what_and_what_follows(page: str) -> None:
+def test_a_decision_has_a_context_a_decision_and_consequences(page: str) -> None:
     text = read(f"adr/{page}")
 
     assert text.startswith(f"# {page[:4]} ")

@@ -10,19 +10,19 @@ from tests.doors.table import table
 PAGE = read("reference/integrations.md")
 
 
-def test_the_table_is_what_the_doors_are_tested_for() -> None:
+def test_the_table_matches_the_tested_integrations() -> None:
     assert table() in PAGE
 
 
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.name)
-def test_what_a_door_lacks_has_a_reason(door: Door) -> None:
+def test_each_missing_feature_of_an_integration_has_a_reason(door: Door) -> None:
     missing = {name for name, there in (("edits", door.edits), ("resumes", door.resumes)) if not there}
 
     assert set(door.lacks) == missing
     assert all(door.lacks.values())
 
 
-def test_every_integration_has_its_page() -> None:
+def test_every_integration_has_a_page() -> None:
     pages = {page.stem for page in (DOCS / "how-to").glob("*.md")}
 
     assert {"mcp", "claude-code", "langgraph", "openai-agents", "pydantic-ai"} <= pages

@@ -8,7 +8,7 @@ from tests.docs.pages import DOCS, README, ROOT, anchors, every_page, links
 
 
 @pytest.mark.parametrize("page", every_page(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_resolves(page: Path) -> None:
     broken = [link for link in links(page.read_text()) if not _resolves(page, link)]
 
     assert broken == []

@@ -29,7 +29,7 @@ def test_every_setting_is_listed(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", SETTINGS)
-def test_the_file_that_is_shown_can_be_used(page: str, sqlite_settings: Settings, tmp_path: Path) -> None:
+def test_the_example_file_is_valid(page: str, sqlite_settings: Settings, tmp_path: Path) -> None:
     (text,) = fences(read(f"how-to/{page}.md"), "yaml")
     parts = read_yaml(text.encode()).value
     found = setup_of(sqlite_settings, Given(parts), base=tmp_path)
@@ -37,18 +37,18 @@ def test_the_file_that_is_shown_can_be_used(page: str, sqlite_settings: Settings
     assert (len(found.triggered.sources), len(found.triggered.triggers)) == (1, 1)
 
 
-def test_what_is_left_out_is_listed() -> None:
+def test_the_default_exclusions_are_listed() -> None:
     page = read("how-to/watch-files.md")
     assert set(LEFT_OUT) <= code_words(page.partition("By default, these are ignored")[2].partition("\n\n")[0])
 
 
-def test_the_short_lines_are_listed() -> None:
+def test_the_cron_shorthands_are_listed() -> None:
     page = read("how-to/schedules.md")
     several = {line: name for name, line in reversed(schedules.SHORT.items())}
     assert [name for name in several.values() if f"`{name}`" not in page] == []
 
 
-def test_the_commands_work_in_their_order(tmp_path: Path) -> None:
+def test_the_commands_work_in_the_documented_order(tmp_path: Path) -> None:
     repository(tmp_path / "shop")
     lines = [line for text in fences(read("how-to/git-hooks.md"), "sh") for line in text.splitlines()]
     assert [line.split()[2] for line in lines] == ["install", "status", "uninstall"]

@@ -32,7 +32,7 @@ def shown(name: str, token: str) -> Mapping[str, Any]:
     return found
 
 
-async def test_the_table_has_every_tool() -> None:
+async def test_the_table_lists_every_tool() -> None:
     listed = re.findall(r"^\| `([a-z_]+)` \|", PAGE.read_text(), re.MULTILINE)
 
     async with Client(built(configured({"ASSENT_TOKEN": "asta_any"}, agent_id=None))) as client:

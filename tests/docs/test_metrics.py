@@ -53,7 +53,7 @@ def test_a_metric_is_documented_with_its_type_and_labels() -> None:
         assert meaning, name
 
 
-def test_no_label_holds_what_a_caller_chose() -> None:
+def test_no_label_contains_a_value_chosen_by_a_caller() -> None:
     used = {label for family in FAMILIES.values() for label in labels_of(family)}
     bounded = {
         "method",
@@ -72,11 +72,11 @@ def test_no_label_holds_what_a_caller_chose() -> None:
     assert used <= bounded
 
 
-def test_the_cap_is_documented() -> None:
+def test_the_limit_is_documented() -> None:
     assert f"{CAP:,}" in PAGE
 
 
-def test_expressions_to_watch_name_metrics_that_exist() -> None:
+def test_example_queries_use_only_existing_metrics() -> None:
     named = set(re.findall(r"\bassent_\w+", read("how-to/observe.md")))
     known = {name + suffix for name in FAMILIES for suffix in ("", "_bucket", "_sum", "_count")}
     assert named <= known

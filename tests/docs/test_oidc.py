@@ -8,7 +8,7 @@ from assent.settings import Settings, resolve
 from tests.docs.pages import DOCS, blocks
 
 
-def test_the_settings_on_the_page_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_settings_on_the_page_are_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (block,) = [each for each in blocks(DOCS / "how-to" / "sign-in-with-oidc.md") if each.language == "yaml"]
     (tmp_path / "assent.yaml").write_text(block.code)
     monkeypatch.chdir(tmp_path)

@@ -19,21 +19,21 @@ MEASURED = Result(
 )  # fmt: skip
 
 
-def test_the_page_is_made_of_the_kept_results() -> None:
+def test_the_page_is_generated_from_the_stored_results() -> None:
     assert page.PAGE.read_text() == page.page(KEPT)
 
 
-def test_the_plots_are_made_of_the_kept_results() -> None:
+def test_the_plots_are_generated_from_the_stored_results() -> None:
     drawn = {path.name: path.read_text() for path in page.IMAGES.glob("performance-*.svg")}
 
     assert drawn == page.plots(KEPT)
 
 
-def test_every_part_that_is_kept_has_a_section() -> None:
+def test_every_stored_part_has_a_section() -> None:
     assert {result.part for result in KEPT} - set(page.SECTIONS) == set()
 
 
-def test_every_line_stands_in_the_page_with_its_date_and_its_commit() -> None:
+def test_every_line_is_on_the_page_with_its_date_and_commit() -> None:
     text = page.page([MEASURED])
 
     assert "| sqlite | get | 90/s | 100/s | 1.11× | ≤ 1.3× | yes |" in text
@@ -49,7 +49,7 @@ def test_a_page_about_several_machines_shows_the_machine_of_each_run() -> None:
     assert "Measured on 2026-01-01 at commit abc1234 on 4 × another using `make bench`." in text
 
 
-def test_a_metric_without_a_baseline_has_one_row_with_a_column_for_each_database() -> None:
+def test_a_metric_without_a_baseline_has_a_row_with_a_column_per_database() -> None:
     def result(database: str, measured: str, *, met: bool) -> Result:
         line = Line("million", database, "list all", measured, "", "", "< 50 ms", met=met)
         return replace(MEASURED, part="million", database=database, lines=(line,))
@@ -60,26 +60,26 @@ def test_a_metric_without_a_baseline_has_one_row_with_a_column_for_each_database
     assert "| list all | 60.0 ms | 0.9 ms | < 50 ms | NO, yes |" in text
 
 
-def test_a_part_that_was_not_measured_again_keeps_its_date() -> None:
+def test_a_part_that_was_not_measured_again_keeps_its_result() -> None:
     other = replace(MEASURED, database="postgresql", date="2026-02-02")
 
     assert results.merged([MEASURED], [other]) == [other, MEASURED]
 
 
-def test_a_part_that_was_measured_again_replaces_what_was_kept() -> None:
+def test_a_part_that_was_measured_again_replaces_its_result() -> None:
     again = replace(MEASURED, date="2026-02-02")
 
     assert results.merged([MEASURED], [again]) == [again]
 
 
-def test_what_is_kept_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_results_can_be_saved_and_loaded(tmp_path: Path) -> None:
     results.save([MEASURED], tmp_path / "results.json")
 
     assert results.load(tmp_path / "results.json") == [MEASURED]
 
 
 @pytest.mark.parametrize("drawn", [*page.plots([MEASURED]).values(), *page.plots(KEPT).values()])
-def test_a_plot_can_be_read_without_seeing_it_and_in_the_dark(drawn: str) -> None:
+def test_a_plot_is_accessible_and_supports_dark_mode(drawn: str) -> None:
     root = ET.fromstring(drawn)
 
     named = {element.get("id"): element.text for element in root}
@@ -88,7 +88,7 @@ def test_a_plot_can_be_read_without_seeing_it_and_in_the_dark(drawn: str) -> Non
     assert "prefers-color-scheme:dark" in (root.findtext(f"{SVG}style") or "")
 
 
-def test_a_plot_tells_every_number_in_words_too() -> None:
+def test_the_description_of_a_plot_contains_every_number() -> None:
     (drawn,) = page.plots([MEASURED]).values()
 
     assert ET.fromstring(drawn).findtext(f"{SVG}desc") == (

@@ -17,7 +17,7 @@ def _all_errors(of: type[AssentError]) -> set[type[AssentError]]:
     return {of}.union(*map(_all_errors, of.__subclasses__()))
 
 
-def test_every_error_code_has_a_page_and_every_page_a_code() -> None:
+def test_exactly_the_existing_error_codes_have_a_page() -> None:
     # Commands have their own errors, which no server sends.
     assert {error.code for error in _all_errors(AssentError) if error.__module__ == AssentError.__module__} == PAGES
 
@@ -27,7 +27,7 @@ def test_the_index_lists_every_page() -> None:
 
 
 @pytest.mark.parametrize("code", sorted(PAGES))
-def test_a_problem_page_tells_the_causes_and_what_to_do(code: str) -> None:
+def test_a_problem_page_explains_causes_and_remedies(code: str) -> None:
     assert list(sections(read(f"problems/{code}.md"), 2)) == ["Likely causes", "What to do", "Example"]
 
 
@@ -42,7 +42,7 @@ def test_a_problem_page_has_the_status_the_title_and_an_example(code: str) -> No
     assert example["detail"]
 
 
-def test_the_index_shows_a_whole_problem_document() -> None:
+def test_the_index_shows_a_complete_problem_document() -> None:
     (example,) = map(json.loads, fences(read("problems/README.md"), "json"))
     error = ERRORS[example["code"]]
 

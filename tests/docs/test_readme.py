@@ -63,13 +63,13 @@ def named(page: Path) -> str:
 
 
 @pytest.mark.parametrize("page", STORIES, ids=named)
-def test_everything_on_a_page_was_tried(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_every_block_on_a_page_works(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     with reading(page, tmp_path / "reader") as reader:
         STORIES[page](Desk(reader, request))
 
 
 @pytest.mark.parametrize("page", STORIES, ids=named)
-def test_every_block_that_can_be_tried_is_marked(page: Path) -> None:
+def test_every_block_that_can_run_is_marked(page: Path) -> None:
     found = [each for each in blocks(page) if each.language not in OUTPUT]
 
     assert [each.code for each in found if each.kind is None] == []
@@ -77,14 +77,14 @@ def test_every_block_that_can_be_tried_is_marked(page: Path) -> None:
     assert len(marks) == len(set(marks)), "block names must be unique"
 
 
-def test_every_page_with_something_to_try_has_somebody_who_tries_it() -> None:
+def test_every_page_with_runnable_blocks_is_tested() -> None:
     tempting = {page for page in every_page() if any(each.kind or each.language in TRIED for each in blocks(page))}
 
     read = {DOCS / "how-to" / f"{name}.md" for name in test_snippets.PAGES}
     assert tempting == set(STORIES) | ELSEWHERE | read | UNTRIED
 
 
-def test_what_nobody_tried_is_a_failure(tmp_path: Path) -> None:
+def test_a_block_that_was_not_tried_is_a_failure(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("<!-- run: one -->\n```sh\necho 1\n```\n\n<!-- run: two -->\n```sh\necho 2\n```\n")
 

@@ -26,7 +26,7 @@ def in_python(reader: Reader) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_the_shell_uses_a_receipt_once(sqlite_settings: Settings, tmp_path: Path) -> None:
+def test_the_shell_commands_use_a_receipt_once(sqlite_settings: Settings, tmp_path: Path) -> None:
     with opened(PAGE, tmp_path / "reader") as reader, reader.beside_a_server(sqlite_settings) as reviewer:
         reader.run("ask")
         approved(reader, reviewer)
@@ -40,7 +40,7 @@ def test_the_shell_uses_a_receipt_once(sqlite_settings: Settings, tmp_path: Path
     assert "rm -r logs" not in said
 
 
-def test_the_program_uses_a_receipt_once(sqlite_settings: Settings, tmp_path: Path) -> None:
+def test_the_python_program_uses_a_receipt_once(sqlite_settings: Settings, tmp_path: Path) -> None:
     with opened(PAGE, tmp_path / "reader") as reader, reader.beside_a_server(sqlite_settings) as reviewer:
         reader.run("ask")
         approved(reader, reviewer)
@@ -51,5 +51,5 @@ def test_the_program_uses_a_receipt_once(sqlite_settings: Settings, tmp_path: Pa
     assert "ReceiptUsed" in second.stderr
 
 
-def test_every_snippet_of_the_shell_is_run() -> None:
+def test_every_shell_snippet_is_run() -> None:
     assert [snippet.code for snippet in snippets(PAGE)] == fences(PAGE.read_text(), "sh")

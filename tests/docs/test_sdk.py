@@ -36,13 +36,13 @@ def test_every_name_of_the_package_is_in_the_first_table() -> None:
     assert first_cells(PAGE.partition("## ")[0]) == set(assent._HOMES)
 
 
-def test_every_call_of_the_clients_is_listed() -> None:
+def test_every_method_of_the_clients_is_listed() -> None:
     calls = {name for name in dir(Calls) if not name.startswith("_") and callable(getattr(Calls, name))}
 
     assert first_cells(sections(PAGE, 2)["Clients"]) == calls - {"now"} | {"stream"}
 
 
-def test_everything_that_may_be_said_is_listed() -> None:
+def test_every_argument_of_a_breakpoint_is_listed() -> None:
     assert set(Asking.__annotations__) <= code_words(sections(PAGE, 2)["Clients"])
 
 
@@ -77,13 +77,11 @@ def test_every_error_of_the_client_is_listed() -> None:
 
 
 @pytest.mark.parametrize("code", [*fences(HOW_TO, "python")])
-def test_every_snippet_is_python(code: str) -> None:
+def test_every_snippet_is_valid_python(code: str) -> None:
     compile(code, "snippet", "exec")
 
 
-async def test_the_payment_of_the_how_to_is_made_with_the_reviewers_amount(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_example_payment_uses_the_reviewers_amount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings(data_dir=tmp_path / "data")
     agent, reviewer = await asyncio.to_thread(prepared, settings, "agent", "reviewer")
     with server(settings) as process, Assent(process.url, reviewer, patience=60) as person:
@@ -107,7 +105,7 @@ async def test_the_payment_of_the_how_to_is_made_with_the_reviewers_amount(
     assert re.fullmatch(r"Paid 50 to ann\.\n", said.getvalue())
 
 
-def test_the_table_of_arguments_is_the_declared_one() -> None:
+def test_the_table_of_arguments_matches_the_declaration() -> None:
     table = [row for row in rows(sections(PAGE, 2)["Arguments of a breakpoint"]) if row[0].startswith("`")]
     assert [row[0].strip("`") for row in table] == [each.name for each in FIELDS]
     assert [row[3] for row in table] == [each.help for each in FIELDS]

@@ -82,7 +82,7 @@ def section(title: str) -> str:
 
 
 @pytest.mark.parametrize("page", LISTS)
-def test_every_requirement_is_there_once_in_its_order(page: str) -> None:
+def test_every_requirement_is_listed_once_and_in_order(page: str) -> None:
     ids = [row[0] for row in requirements(page)]
 
     assert len(ids) == LISTS[page]
@@ -92,7 +92,7 @@ def test_every_requirement_is_there_once_in_its_order(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", LISTS)
-def test_every_requirement_has_one_of_three_verdicts_and_its_ground(page: str) -> None:
+def test_every_requirement_has_a_verdict_and_a_justification(page: str) -> None:
     for requirement, about, verdict, ground in requirements(page):
         assert verdict in VERDICTS, requirement
         assert about, requirement
@@ -104,7 +104,7 @@ def test_every_requirement_has_one_of_three_verdicts_and_its_ground(page: str) -
 
 
 @pytest.mark.parametrize("page", LISTS)
-def test_every_test_that_is_named_exists(page: str) -> None:
+def test_every_referenced_test_exists(page: str) -> None:
     named = TEST.findall(read(page))
 
     assert len(named) == read(page).count("`tests/"), "a test is not written as path::name"
@@ -112,7 +112,7 @@ def test_every_test_that_is_named_exists(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", LISTS)
-def test_the_counts_at_the_top_are_true(page: str) -> None:
+def test_the_counts_at_the_top_are_correct(page: str) -> None:
     counted = Counter(row[2] for row in requirements(page))
     met, idle, gaps = (counted[verdict] for verdict in VERDICTS)
 
@@ -120,23 +120,23 @@ def test_the_counts_at_the_top_are_true(page: str) -> None:
 
 
 @pytest.mark.parametrize("title", NUMBERS)
-def test_the_numbers_of_the_controls_are_those_of_the_code(title: str) -> None:
+def test_the_numbers_in_the_controls_match_the_code(title: str) -> None:
     assert [number for number in NUMBERS[title] if number not in section(title)] == []
 
 
-def test_passwords_are_hashed_as_the_controls_say() -> None:
+def test_passwords_are_hashed_as_documented() -> None:
     assert HASHER.type is Type.ID
     cost = f"m={HASHER.memory_cost},t={HASHER.time_cost},p={HASHER.parallelism}"
     assert PeopleService(secrets.token_bytes).password_hash("a password").startswith(f"$argon2id$v=19${cost}$")
 
 
-def test_every_channel_is_among_the_connections() -> None:
+def test_every_channel_is_listed_under_connections() -> None:
     spoken_of = {"email": "mail server"}
     told = section("Connections").lower()
     assert [kind for kind in KINDS if spoken_of.get(kind, kind) not in told] == []
 
 
-def test_every_event_of_the_log_that_is_named_is_logged() -> None:
+def test_every_documented_log_event_is_logged() -> None:
     sources = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
     named = {word for row in rows(sections(read(CONTROLS), 2)["Logs"]) for word in code_words(row[0])}
 
@@ -144,18 +144,18 @@ def test_every_event_of_the_log_that_is_named_is_logged() -> None:
     assert [event for event in named if f'"{event}"' not in sources] == []
 
 
-def test_every_kind_of_data_says_how_it_is_kept_shown_and_logged() -> None:
+def test_every_kind_of_data_is_documented_completely() -> None:
     kinds = rows(sections(read(CONTROLS), 2)["Data"])
 
     assert [row[0] for row in kinds] == ["secrets", "content", "people", "history"]
     assert all(len(row) == 5 and all(row) for row in kinds)
 
 
-def test_the_time_to_mend_a_component_is_written_down() -> None:
+def test_the_time_to_fix_vulnerable_components_is_documented() -> None:
     assert re.search(r"within \d+ days if it is critical or high, and within \d+ days otherwise", section("Components"))
 
 
-def test_the_example_of_a_proxy_speaks_no_old_tls() -> None:
+def test_the_example_proxy_configuration_disables_old_tls() -> None:
     named = re.findall(r"^\s*ssl_protocols (.+);$", (ROOT / "deploy" / "nginx.conf").read_text(), re.MULTILINE)
 
     assert named == ["TLSv1.2 TLSv1.3"]

@@ -20,7 +20,7 @@ def test_a_setting_is_documented_with_its_default(name: str) -> None:
     assert meaning.startswith(Settings.model_fields[name].description or "?")
 
 
-def test_no_setting_is_documented_that_does_not_exist() -> None:
+def test_only_existing_settings_are_documented() -> None:
     assert set(ROWS) == {f"ASSENT_{name.upper()}" for name in Settings.model_fields}
 
 
@@ -30,7 +30,7 @@ def _shown(default: object) -> str:
     return f"`{str(default).lower() if isinstance(default, bool) else default}`"
 
 
-def test_a_setting_comes_from_the_environment_before_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_takes_precedence_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "assent.yaml").write_text("port: 1\nlog_level: error\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ASSENT_PORT", "2")

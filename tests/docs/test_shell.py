@@ -80,7 +80,7 @@ def place(sqlite_settings: Settings, tmp_path: Path) -> Iterator[Place]:
 
 
 @pytest.mark.parametrize("approved", [True, False])
-def test_the_makefile_deploys_only_when_it_was_approved(place: Place, approved: bool) -> None:  # noqa: FBT001
+def test_the_makefile_deploys_only_after_an_approval(place: Place, approved: bool) -> None:  # noqa: FBT001
     (place.folder / "Makefile").write_text(example(GATE, "make"))
     code, said, shown = place.run("make", "deploy", approved=approved)
     assert (code == 0, place.ran) == (approved, approved), said
@@ -89,7 +89,7 @@ def test_the_makefile_deploys_only_when_it_was_approved(place: Place, approved: 
 
 
 @pytest.mark.parametrize("approved", [True, False])
-def test_the_hook_lets_a_push_to_main_through_only_when_it_was_approved(
+def test_the_hook_allows_a_push_to_main_only_after_an_approval(
     place: Place,
     approved: bool,  # noqa: FBT001
 ) -> None:
@@ -118,7 +118,7 @@ def test_the_hook_lets_a_push_to_main_through_only_when_it_was_approved(
 
 
 @pytest.mark.parametrize("approved", [True, False])
-def test_the_line_of_cron_runs_only_when_it_was_approved(place: Place, approved: bool) -> None:  # noqa: FBT001
+def test_the_cron_job_runs_only_after_an_approval(place: Place, approved: bool) -> None:  # noqa: FBT001
     *settings, line = example(GATE, "cron").splitlines()
     assert [each.partition("=")[0] for each in settings] == ["ASSENT_URL", "ASSENT_TOKEN"]
     command = (
@@ -132,7 +132,7 @@ def test_the_line_of_cron_runs_only_when_it_was_approved(place: Place, approved:
 
 
 @pytest.mark.parametrize("approved", [True, False])
-def test_the_step_of_ci_runs_only_when_it_was_approved(place: Place, approved: bool) -> None:  # noqa: FBT001
+def test_the_ci_step_runs_only_after_an_approval(place: Place, approved: bool) -> None:  # noqa: FBT001
     (step,) = yaml.safe_load(example(GATE, "ci"))
     assert set(step["env"]) == {"ASSENT_URL", "ASSENT_TOKEN"}
     code, said, shown = place.run(

@@ -42,13 +42,13 @@ def test_every_program_on_the_page_compiles(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_file_on_the_page_can_be_read(page: str) -> None:
+def test_every_yaml_file_on_the_page_is_valid(page: str) -> None:
     for code in fences(read(f"how-to/{page}.md"), "yaml"):
         assert isinstance(yaml.safe_load(code), dict | list)
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_command_on_the_page_exists_with_its_options(page: str) -> None:
+def test_every_command_on_the_page_and_its_options_exist(page: str) -> None:
     for words in commands(page):
         command, rest = called(words)
         known = {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
@@ -56,7 +56,7 @@ def test_every_command_on_the_page_exists_with_its_options(page: str) -> None:
         assert [word for word in rest if word.startswith("--") and word.partition("=")[0] not in known] == [], words
 
 
-def test_the_patterns_on_the_page_of_sources_redact_what_they_are_for() -> None:
+def test_the_example_patterns_redact_what_they_should() -> None:
     (code,) = fences(read("reference/sources.md"), "yaml")
     redactor = Redactor(yaml.safe_load(code)["redact_patterns"])
     assert redactor({"note": "ACME-12345678, pin: 1234"}) == {"note": "[redacted], pin: [redacted]"}

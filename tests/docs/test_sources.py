@@ -20,7 +20,7 @@ def first_cells(section: str) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", CALLED)
-def test_every_kind_that_calls_is_listed_with_its_types(kind: str) -> None:
+def test_every_kind_of_webhook_source_is_listed_with_its_types(kind: str) -> None:
     assert kind in first_cells("Kinds")
     assert kind in first_cells("Types")
 
@@ -31,9 +31,9 @@ def test_every_setting_is_listed() -> None:
     assert all(f"`{how}`" in sections(PAGE, 2)["webhook"] for how in HOW)
 
 
-def test_every_name_of_the_view_is_listed_and_no_other() -> None:
+def test_exactly_the_attributes_of_the_view_are_listed() -> None:
     assert first_cells("The view") == set(VIEW)
 
 
-def test_no_source_can_be_passed_for_by_a_webhook() -> None:
+def test_a_webhook_cannot_impersonate_another_source() -> None:
     assert set(KINDS) <= OTHERS

@@ -37,12 +37,12 @@ def test_every_kind_of_source_is_listed() -> None:
     assert code_words(FILE) >= {"kind", "enabled", *KINDS}
 
 
-def test_every_part_that_is_read_again_is_listed() -> None:
+def test_every_reloadable_section_is_listed() -> None:
     listed = [row for row in rows(read("reference/assent-yaml.md")) if row[2] == "yes"]
     assert [row[0].strip("`") for row in listed] == list(PARTS)
 
 
-def test_every_example_of_the_file_can_be_used(
+def test_every_example_file_is_valid(
     sqlite_settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for text in fences(PAGE, "yaml"):
@@ -54,7 +54,7 @@ def test_every_example_of_the_file_can_be_used(
         assert len(found.triggered.sources) + len(found.triggered.triggers) == sum(map(len, parts.values()))
 
 
-def test_every_command_exists_with_its_options() -> None:
+def test_every_command_and_its_options_exist() -> None:
     for text in fences(PAGE, "sh"):
         for line in filter(re.compile("assent trigger ").match, text.splitlines()):
             name, command, *given = shlex.split(line.removeprefix("assent "))

@@ -21,7 +21,7 @@ PAGE = read("how-to/webhooks.md")
 SECRET = "whsec_" + "c2VjcmV0" * 5
 
 
-def test_the_program_approves_what_is_routine_and_leaves_the_rest(sqlite_settings: Settings, tmp_path: Path) -> None:
+def test_the_program_approves_routine_requests_and_ignores_others(sqlite_settings: Settings, tmp_path: Path) -> None:
     (agent_token,) = prepared(sqlite_settings, "agent")
     port = free_port()
     hook = f"http://127.0.0.1:{port}/assent"
@@ -68,7 +68,7 @@ def unsigned(url: str) -> int:
             continue
 
 
-def test_every_setting_and_event_is_told() -> None:
+def test_every_setting_and_event_is_documented() -> None:
     table = {row[0].strip("`?"): row[1] for row in rows(PAGE)}
     assert table.keys() >= KNOWN
     assert set(EVENTS) <= code_words(table["events"])

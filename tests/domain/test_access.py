@@ -27,7 +27,7 @@ def principal(kind: Kind, *roles: Role, gates: tuple[str, ...] = ("*",), agents:
 
 
 @pytest.mark.parametrize("role", Role)
-def test_a_role_may_do_exactly_what_the_table_says(role: Role) -> None:
+def test_a_role_has_exactly_the_permissions_in_the_table(role: Role) -> None:
     # Later issues may add permissions (rules, runs…), but those listed here must not change silently.
     assert (
         permissions(principal(Kind.PERSON, role)) & set(map(Permission, sorted(set().union(*EXPECTED.values()))))
@@ -36,19 +36,19 @@ def test_a_role_may_do_exactly_what_the_table_says(role: Role) -> None:
 
 
 @given(st.frozensets(st.sampled_from(Role)))
-def test_roles_add_up_and_nothing_else_does(roles: frozenset[Role]) -> None:
+def test_permissions_of_several_roles_are_their_union(roles: frozenset[Role]) -> None:
     alone = [permissions(principal(Kind.PERSON, role)) for role in roles]
     assert permissions(principal(Kind.PERSON, *roles)) == frozenset().union(*alone)
 
 
 @given(st.sampled_from([Kind.AGENT, Kind.SERVICE]), st.frozensets(st.sampled_from(Role)))
-def test_roles_give_nothing_to_agents_and_services(kind: Kind, roles: frozenset[Role]) -> None:
+def test_agents_and_services_get_no_permissions_from_roles(kind: Kind, roles: frozenset[Role]) -> None:
     held = permissions(principal(kind, *roles))
     assert held == permissions(principal(kind))
     assert not held & DECIDING
 
 
-def test_an_agent_creates_reads_comments_and_cancels() -> None:
+def test_an_agent_can_create_read_comment_and_cancel() -> None:
     assert {P.CREATE, P.READ, P.COMMENT, P.CANCEL} <= permissions(principal(Kind.AGENT))
 
 
@@ -59,7 +59,7 @@ def test_only_reviewers_decide_and_only_admins_override() -> None:
 
 @pytest.mark.parametrize("permission", Permission)
 @pytest.mark.parametrize("role", Role)
-def test_requiring_raises_exactly_where_a_permission_is_missing(role: Role, permission: Permission) -> None:
+def test_require_raises_exactly_if_the_permission_is_missing(role: Role, permission: Permission) -> None:
     who = principal(Kind.PERSON, role)
     if who.may(permission):
         who.require(permission)
@@ -78,7 +78,7 @@ def test_requiring_raises_exactly_where_a_permission_is_missing(role: Role, perm
         ("ci-1", "ci", False),
     ],
 )
-def test_an_agent_token_speaks_only_within_its_patterns(agent_id: str, gate: str, allowed: bool) -> None:  # noqa: FBT001
+def test_an_agent_token_is_limited_to_its_gate_and_agent_patterns(agent_id: str, gate: str, allowed: bool) -> None:  # noqa: FBT001
     who = principal(Kind.AGENT, gates=("ci.*", "lint"), agents=("ci-*",))
     if allowed:
         who.require_speaks_for(agent_id, gate)
@@ -88,5 +88,5 @@ def test_an_agent_token_speaks_only_within_its_patterns(agent_id: str, gate: str
 
 
 @given(st.sampled_from(Kind), st.text(max_size=20))
-def test_an_actor_reads_back_from_its_text(kind: Kind, name: str) -> None:
+def test_an_actor_survives_a_round_trip_through_text(kind: Kind, name: str) -> None:
     assert Actor.parse(str(Actor(kind, name))) == Actor(kind, name)

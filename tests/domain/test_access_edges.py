@@ -19,17 +19,17 @@ def somebody(kind: Kind = Kind.PERSON, *held: Role, **more: tuple[str, ...]) -> 
     ("permission", "holders"),
     [(Permission.RULES, {Role.RULE_ADMIN, Role.ADMIN}), (Permission.AUDIT, {Role.AUDITOR, Role.ADMIN})],
 )
-def test_only_these_roles_write_rules_and_read_the_books(permission: Permission, holders: set[Role]) -> None:
+def test_only_these_roles_can_write_rules_and_read_the_audit_log(permission: Permission, holders: set[Role]) -> None:
     assert {role for role in Role if somebody(Kind.PERSON, role).may(permission)} == holders
 
 
-def test_agents_and_services_may_do_exactly_this() -> None:
+def test_agents_and_services_have_exactly_these_permissions() -> None:
     agent = {"create", "upload", "read", "comment", "cancel"}
     assert permissions(somebody(Kind.AGENT)) == set(map(Permission, agent))
     assert permissions(somebody(Kind.SERVICE)) == {Permission.METRICS}
 
 
-def test_a_principal_is_at_first_nobody_in_particular() -> None:
+def test_a_principal_has_no_roles_or_limits_by_default() -> None:
     who = Principal(kind=Kind.PERSON, id="per_1", name="ann", project="shop")
     assert (who.roles, who.everywhere, who.policy) == (frozenset(), False, {})
     assert (who.gates, who.agent_ids) == (("*",), ("*",))
@@ -38,12 +38,12 @@ def test_a_principal_is_at_first_nobody_in_particular() -> None:
     assert who.actor == Actor(Kind.PERSON, "ann")
 
 
-def test_a_principal_can_be_kept_by_though_its_policy_cannot() -> None:
+def test_a_principal_is_hashable_despite_its_policy() -> None:
     who = replace(somebody(), policy={"retentionDays": 1})
     assert {who: 1}[replace(who)] == 1
 
 
-def test_what_may_not_be_done_is_said_with_who_and_where() -> None:
+def test_a_permission_error_names_the_caller_and_the_project() -> None:
     def refusal(who: Principal) -> str:
         with pytest.raises(Forbidden) as refused:
             who.require(Permission.MANAGE)
@@ -56,7 +56,7 @@ def test_what_may_not_be_done_is_said_with_who_and_where() -> None:
     )
 
 
-def test_a_token_limited_in_one_way_is_free_in_the_other() -> None:
+def test_a_token_limited_by_gate_may_use_any_agent_id_and_vice_versa() -> None:
     by_gate, by_agent = somebody(Kind.AGENT, gates=("ci.*", "lint")), somebody(Kind.AGENT, agents=("ci-*", "bot"))
     by_gate.require_speaks_for("anybody", "lint")
     by_agent.require_speaks_for("bot", "anything")
@@ -69,7 +69,7 @@ def test_a_token_limited_in_one_way_is_free_in_the_other() -> None:
     somebody(Kind.AGENT).require_speaks_for("anybody", "anything")
 
 
-def test_roles_are_read_by_their_names() -> None:
+def test_roles_are_parsed_from_their_names() -> None:
     assert roles(["viewer", "rule-admin"]) == {Role.VIEWER, Role.RULE_ADMIN}
     assert roles([]) == frozenset()
     assert frozenset(Role) == EVERY_ROLE
@@ -77,6 +77,6 @@ def test_roles_are_read_by_their_names() -> None:
         roles(["boss"])
 
 
-def test_an_actor_may_have_colons_in_its_name() -> None:
+def test_an_actors_name_may_contain_colons() -> None:
     assert Actor.parse("agent:a:b") == Actor(Kind.AGENT, "a:b")
     assert str(Actor(Kind.AGENT, "a:b")) == "agent:a:b"

@@ -65,7 +65,7 @@ def approved() -> Stored:
     )
 
 
-def test_what_nobody_touched_has_no_finding() -> None:
+def test_an_unchanged_breakpoint_has_no_findings() -> None:
     assert findings(approved()) == []
 
 
@@ -101,12 +101,12 @@ def _event(stored: Stored, index: int, **changes: Any) -> Stored:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_is_found_for_what_it_is(change: str) -> None:
+def test_each_change_is_reported_for_the_part_it_affects(change: str) -> None:
     part, make = CHANGES[change]
     assert part in {each.part for each in findings(make(approved()))}
 
 
-def test_an_approval_that_no_answer_gives_is_found_though_every_hash_fits() -> None:
+def test_an_approval_without_an_approving_answer_is_found_despite_valid_hashes() -> None:
     stored = approved()
     no = replace(stored.answers[0].response, approved=False)
     said = dict(stored.events[1].metadata) | {"approved": False}
@@ -149,7 +149,7 @@ def purged(stored: Stored) -> Stored:
     )
 
 
-def test_what_was_purged_still_holds() -> None:
+def test_a_purged_breakpoint_has_no_findings() -> None:
     assert findings(purged(approved())) == []
 
 
@@ -168,18 +168,18 @@ def test_what_was_purged_still_holds() -> None:
         lambda s: replace(s, events=s.events[:-1]),
     ],
 )
-def test_what_purging_left_cannot_be_changed(change: Any) -> None:
+def test_a_change_after_a_purge_is_found(change: Any) -> None:
     assert findings(change(purged(approved())))
 
 
-def test_words_that_are_missing_without_a_purge_are_found() -> None:
+def test_content_missing_without_a_purge_is_found() -> None:
     stored = approved()
     found = findings(_event(stored, 1, metadata=stub(stored.events[1].metadata)))
     assert found
 
 
 @given(metadatas)
-def test_the_stub_of_an_event_keeps_its_hash_checkable(metadata: dict[str, Any]) -> None:
+def test_the_hash_of_a_purged_event_can_still_be_verified(metadata: dict[str, Any]) -> None:
     body = {"breakpointId": "bp_1", "seq": 1, "type": "commented", "actor": "person:ann", "at": NOW}
     kept = stubbed(stub(metadata))
     assert kept == sha256(canonical(metadata))
@@ -187,14 +187,14 @@ def test_the_stub_of_an_event_keeps_its_hash_checkable(metadata: dict[str, Any])
 
 
 @given(metadatas)
-def test_only_a_digest_alone_is_a_stub(metadata: dict[str, Any]) -> None:
+def test_only_a_lone_digest_is_a_stub(metadata: dict[str, Any]) -> None:
     assert stubbed(metadata) is None
     assert stubbed({"purged": "a" * 64, "more": 1}) is None
     assert stubbed({"purged": "A" * 64}) is None
     assert stubbed({"purged": 5}) is None
 
 
-def test_a_purge_says_how_much_and_until_where() -> None:
+def test_a_purge_event_records_the_number_of_events_and_the_head() -> None:
     event: Event = purge(approved().breakpoint, at=NOW + 9, kept="k")
     assert (event.seq, event.type, str(event.actor)) == (4, "purged", "system:retention")
     assert event.metadata == {"events": 3, "head": approved().breakpoint.head, "kept": "k"}

@@ -168,12 +168,12 @@ def purged(stored: Stored) -> Stored:
 
 
 @pytest.mark.parametrize("life", LIVES)
-def test_whatever_its_end_what_nobody_touched_holds(life: str) -> None:
+def test_an_unchanged_breakpoint_in_any_state_has_no_findings(life: str) -> None:
     assert findings(LIVES[life]()) == []
 
 
 @pytest.mark.parametrize("life", sorted(set(LIVES) - {"waiting"}))
-def test_whatever_its_end_what_was_purged_holds(life: str) -> None:
+def test_a_purged_breakpoint_in_any_final_state_has_no_findings(life: str) -> None:
     assert findings(purged(LIVES[life]())) == []
 
 
@@ -460,24 +460,24 @@ AFTER_A_PURGE: dict[str, tuple[Change, list[str]]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_whatever_was_changed_is_found_for_what_it_is(change: str) -> None:
+def test_each_change_leads_to_exactly_these_findings(change: str) -> None:
     life, make, expected = CHANGES[change]
     assert found(make(LIVES[life]())) == expected
 
 
 @pytest.mark.parametrize("change", AFTER_A_PURGE)
-def test_whatever_was_changed_after_a_purge_is_found(change: str) -> None:
+def test_each_change_after_a_purge_leads_to_exactly_these_findings(change: str) -> None:
     make, expected = AFTER_A_PURGE[change]
     assert found(make(purged(agreed()))) == expected
 
 
-def test_of_two_answers_at_one_moment_either_may_stand_first_in_the_result() -> None:
+def test_simultaneous_answers_may_appear_in_the_result_in_either_order() -> None:
     stored = agreed()
     bob, ann = (each.response for each in stored.answers)
     assert findings(a_row(result=answered(Decision.APPROVED, [ann, bob], last=ann))(stored)) == []
 
 
-def test_what_is_kept_after_a_purge_is_vouched_for_in_this_form() -> None:
+def test_the_digest_of_kept_data_has_this_exact_form() -> None:
     """With any other form, every purged breakpoint would be reported as forged."""
     answer = Answer(Response("ann", approved=True, at=2, via="api", seat="ops", digest="d"), "per_1", "ann", 1)
     comment, file = Comment("fb_1", "person:ann", "Hm.", 3), FileNamed(0, "a", "text", None, "s", 7)

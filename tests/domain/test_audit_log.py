@@ -66,7 +66,7 @@ def said(*whats: str) -> list[Finding]:
     return [Finding(Part.LOG, None, None, what) for what in whats]
 
 
-def test_a_log_that_nobody_touched_is_as_it_was_signed_however_often() -> None:
+def test_an_unchanged_log_matches_any_number_of_checkpoints() -> None:
     log = LogCheck(KEYS)
     for number, (first, end) in enumerate([(0, 2), (2, 3), (3, 7), (7, 7), (7, 300)], 1):
         assert entries(log, first, end) == []
@@ -74,7 +74,7 @@ def test_a_log_that_nobody_touched_is_as_it_was_signed_however_often() -> None:
         assert list(log.checkpoint(signed(number, EVENTS[:end], seed=seed))) == []
 
 
-def test_a_log_may_be_signed_before_anything_happened_and_at_any_moment() -> None:
+def test_an_empty_log_can_be_signed_and_checkpoints_may_have_equal_times() -> None:
     log = LogCheck(KEYS)
     assert list(log.checkpoint(signed(1, [], at=0))) == []
     assert entries(log, 0, 1) == []
@@ -90,7 +90,7 @@ def test_a_log_may_be_signed_before_anything_happened_and_at_any_moment() -> Non
         (None, Finding(Part.LOG, None, 3, "x")),
     ],
 )
-def test_a_finding_is_about_a_breakpoint_or_a_rule_or_the_whole_log(subject: str | None, finding: Finding) -> None:
+def test_a_finding_concerns_a_breakpoint_a_rule_or_the_whole_log(subject: str | None, finding: Finding) -> None:
     assert about(subject, 3, "x") == finding
 
 
@@ -102,26 +102,26 @@ def test_a_finding_is_about_a_breakpoint_or_a_rule_or_the_whole_log(subject: str
         (None, "it is entry 1 of the log, but no longer exists"),
     ],
 )
-def test_an_event_that_is_another_or_gone_is_named_and_the_log_still_holds(happened: str | None, what: str) -> None:
+def test_a_changed_or_missing_event_is_reported_and_the_log_remains_valid(happened: str | None, what: str) -> None:
     log = LogCheck(KEYS)
     assert entries(log, 0, 3, bp_1=happened) == [Finding(Part.LOG, "bp_1", 1, what)]
     assert list(log.checkpoint(signed(1, EVENTS[:3]))) == [], "the checkpoint matches the log"
 
 
-def test_an_event_of_a_rule_is_named_as_one() -> None:
+def test_a_missing_rule_event_is_reported_with_its_rule() -> None:
     found = list(LogCheck(KEYS).entry(0, "rule-7", 4, EVENTS[0], None))
     what = "it is entry 0 of the log, but no longer exists"
     assert found == [Finding(Part.LOG, None, 4, what, rule_id="rule-7")]
 
 
 @pytest.mark.parametrize(("before", "first"), [(0, 1), (2, 3), (2, 9), (3, 1)])
-def test_entries_that_are_missing_are_said_once_where_the_log_goes_on(before: int, first: int) -> None:
+def test_missing_entries_are_reported_once_at_the_next_entry(before: int, first: int) -> None:
     log = after(before)
     what = f"the log entries before it are missing, starting at position {before}"
     assert entries(log, first, first + 3) == [Finding(Part.LOG, f"bp_{first}", 1, what)]
 
 
-def test_a_log_without_one_of_its_entries_is_not_the_one_that_was_signed() -> None:
+def test_a_log_with_a_missing_entry_does_not_match_its_checkpoint() -> None:
     log = after(2)
     entries(log, 3, 5)
     what = "checkpoint 1 does not match the log"
@@ -129,7 +129,7 @@ def test_a_log_without_one_of_its_entries_is_not_the_one_that_was_signed() -> No
 
 
 @pytest.mark.parametrize("numbers", [(2, 3), (1, 3, 4), (1, 2, 9, 10), (1, 1, 2), (1, 2, 1, 2)], ids=str)
-def test_a_gap_between_checkpoints_is_said_once_with_its_ends(numbers: tuple[int, ...]) -> None:
+def test_a_gap_between_checkpoints_is_reported_once_with_both_ends(numbers: tuple[int, ...]) -> None:
     log, before, found, expected = after(3), 0, list[Finding](), list[Finding]()
     for number in numbers:
         found += log.checkpoint(signed(number, EVENTS[:3], at=NOW))
@@ -149,7 +149,7 @@ def test_a_gap_between_checkpoints_is_said_once_with_its_ends(numbers: tuple[int
     ],
     ids=["a stranger", "modified", "nothing"],
 )
-def test_a_checkpoint_that_we_did_not_sign_is_said_not_to_be_ours_and_vouches_for_nothing(note: str, why: str) -> None:
+def test_a_checkpoint_we_did_not_sign_is_invalid_and_otherwise_ignored(note: str, why: str) -> None:
     log = after(3)
     (found,) = log.checkpoint(replace(signed(1, EVENTS[:2], at=NOW + 99), note=note))
     assert found.what.startswith(f"checkpoint 1 is not valid: {why}")
@@ -161,14 +161,14 @@ def test_a_checkpoint_that_we_did_not_sign_is_said_not_to_be_ours_and_vouches_fo
     "change", [{"size": 2}, {"root": "00" * 32}, {"at": NOW}, {"key_id": "00000000"}, {"key_id": key(LATER_SEED)}],
     ids=str,
 )  # fmt: skip
-def test_a_checkpoint_that_the_database_tells_otherwise_is_found(change: dict[str, Any]) -> None:
+def test_a_checkpoint_whose_row_differs_from_its_note_is_found(change: dict[str, Any]) -> None:
     stored = replace(signed(1, EVENTS[:3]), **change)
     assert list(after(3).checkpoint(stored)) == said(
         "the stored fields of checkpoint 1 do not match its signed content"
     )
 
 
-def test_a_checkpoint_in_the_place_of_another_is_found() -> None:
+def test_a_checkpoint_stored_under_another_number_is_found() -> None:
     log, later = after(3), signed(3, EVENTS[:3])
     assert list(log.checkpoint(signed(1, EVENTS[:3]))) == []
     assert list(log.checkpoint(replace(later, number=2))) == said(
@@ -176,7 +176,7 @@ def test_a_checkpoint_in_the_place_of_another_is_found() -> None:
     )
 
 
-def test_a_checkpoint_is_never_older_than_any_before_it() -> None:
+def test_a_checkpoint_older_than_any_before_it_is_reported() -> None:
     log, found = after(3), list[Finding]()
     for number, at in enumerate([NOW, NOW + 9, NOW + 3, NOW + 8, NOW + 9, NOW + 10], 1):
         found += log.checkpoint(signed(number, EVENTS[:3], at=at))
@@ -184,7 +184,7 @@ def test_a_checkpoint_is_never_older_than_any_before_it() -> None:
 
 
 @pytest.mark.parametrize("other", [EVENTS[:2], EVENTS[:4], EVENTS[1:4], [EVENTS[1], EVENTS[0], EVENTS[2]]], ids=len)
-def test_a_log_that_is_another_than_was_signed_is_said_once(other: list[str]) -> None:
+def test_a_log_that_differs_from_its_checkpoints_is_reported_once(other: list[str]) -> None:
     log = after(3)
     first, second, third = (signed(number, other) for number in (1, 2, 3))
     assert list(log.checkpoint(first)) == said("checkpoint 1 does not match the log")
@@ -194,7 +194,7 @@ def test_a_log_that_is_another_than_was_signed_is_said_once(other: list[str]) ->
     )
 
 
-def test_every_subtree_that_became_whole_waits_to_be_compared_with_what_is_kept() -> None:
+def test_every_completed_subtree_is_collected_for_comparison() -> None:
     log = after(255)
     assert log.made == []
     entries(log, 255, 600)
@@ -203,21 +203,21 @@ def test_every_subtree_that_became_whole_waits_to_be_compared_with_what_is_kept(
 
 
 @pytest.mark.parametrize("kept", [None, b"", bytes(32)])
-def test_a_hash_that_is_kept_and_is_not_that_of_the_log_is_found(kept: bytes | None) -> None:
+def test_a_stored_hash_that_differs_from_the_log_is_found(kept: bytes | None) -> None:
     log, made = after(3), merkle.Subtree(8, 5, b"\x01" * 32)
     what = "the stored hash 5 at level 8 does not match the log"
     assert list(log.subtree(kept, made)) == said(what)
     assert list(log.subtree(made.hash, made)) == []
 
 
-def test_of_a_log_that_is_another_the_hashes_that_are_kept_are_not_told_one_by_one() -> None:
+def test_stored_hashes_are_not_reported_if_the_log_itself_is_wrong() -> None:
     log = after(3)
     assert len(list(log.checkpoint(signed(1, EVENTS[:2])))) == 1
     made = merkle.Subtree(8, 5, b"\x01" * 32)
     assert list(log.subtree(None, made)) == list(log.subtree(made.hash, made)) == []
 
 
-def test_what_was_told_outside_must_be_what_the_database_has() -> None:
+def test_published_checkpoints_must_match_the_database() -> None:
     stored, other = signed(4, EVENTS[:3]), signed(4, EVENTS[:2])
     told = {"number": 4, "note": stored.note}
     assert list(anchor_findings("anchors.jsonl", told, stored)) == []

@@ -70,7 +70,7 @@ def test_a_route_that_was_in_force_is_accepted() -> None:
     assert follows(TO_BOB, recorded(1, TO_BOB, "route-created")) == []
 
 
-def test_the_timeout_and_the_channels_of_a_ticket_may_differ() -> None:
+def test_the_timeout_and_the_ticket_channel_may_differ_from_the_route() -> None:
     written = TO_BOB | {"timeout": {"after": "2h", "then": "expire"}}
     assert follows(TO_BOB | {"channels": ["mail", "jira"]}, recorded(1, written, "route-created")) == []
 
@@ -122,12 +122,12 @@ def test_without_a_route_only_a_ticket_is_accepted() -> None:
     assert len(follows(TO_BOB, recorded(1, TO_BOB), route_id=None)) == 1
 
 
-def test_a_route_that_cannot_be_read_is_reported() -> None:
+def test_an_unreadable_route_is_reported() -> None:
     [what] = follows({"pattern": 7}, recorded(1, TO_BOB))
     assert what.startswith("its routing cannot be read")
 
 
-def test_a_deputy_without_an_event_and_one_who_is_missing_are_reported() -> None:
+def test_deputies_without_events_and_missing_deputies_are_reported() -> None:
     made, events = raised()
     stored = row(made, [*events, event("delegated", 1, **{"from": "ann", "to": "bob"})])
     routing = StoredRouting(None, None, (Deputy("eve"),))
@@ -186,12 +186,12 @@ def test_an_absence_counts_only_while_it_is_recorded(begun: int, ended: int | No
     assert bool(delegated(wishes("ann", begun, "bob"), *back)) is is_found
 
 
-def test_an_absence_counts_only_between_its_moments() -> None:
+def test_an_absence_counts_only_between_its_start_and_end() -> None:
     assert delegated(wishes("ann", 1, "bob", **{"from": iso(AT), "until": iso(AT + SECOND)})) == []
     assert len(delegated(wishes("ann", 1, "bob", until=iso(AT)))) == 1
 
 
-def test_preferences_that_cannot_be_read_name_no_deputy() -> None:
+def test_unreadable_preferences_name_no_deputy() -> None:
     broken = replace(wishes("ann", 1, "bob"), metadata={"subject": "notification-preferences:ann", "after": {}})
     assert len(delegated(broken)) == len(delegated(wishes("ann", 1, "bob", until="never"))) == 1
 

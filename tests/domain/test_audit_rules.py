@@ -79,7 +79,7 @@ def told(stored: Stored, rule: StoredRule | None = None, approvals: int = 0) -> 
     return [each.what.removeprefix(f"it was approved by rule:{approving(stored)}, ") for each in found]
 
 
-def test_what_a_rule_approved_while_it_stood_holds() -> None:
+def test_a_valid_approval_by_a_rule_has_no_findings() -> None:
     assert told(approved()) == []
 
 
@@ -94,7 +94,7 @@ ROW: dict[str, Any] = {
 @pytest.mark.parametrize(
     "stored", [history(), history({"note": "New."}), history(gone=NOW)], ids=["new", "old", "gone"]
 )
-def test_a_row_that_its_events_do_not_explain_is_found(stored: StoredRule, field: str) -> None:
+def test_a_rule_row_that_differs_from_its_events_is_found(stored: StoredRule, field: str) -> None:
     assert rule_findings(stored) == []
     found = rule_findings(replace(stored, rule=replace(stored.rule, **{field: ROW[field]})))
     assert found
@@ -117,21 +117,21 @@ def test_a_changed_event_is_found(field: str, n: int) -> None:
 
 
 @pytest.mark.parametrize("n", [0, 1, 2])
-def test_a_missing_or_doubled_event_is_found(n: int) -> None:
+def test_a_missing_or_duplicate_event_is_found(n: int) -> None:
     stored = history({"note": "New."}, {"enabled": False})
     events = list(stored.events)
     assert rule_findings(replace(stored, events=events[:n] + events[n + 1 :]))
     assert rule_findings(replace(stored, events=events[: n + 1] + events[n:]))
 
 
-def test_a_rule_goes_on_after_its_end_in_no_history() -> None:
+def test_an_event_after_a_rules_removal_is_reported() -> None:
     stored = history(gone=NOW)
     rule, event = changed(stored.rule, actor=RITA, at=NOW + 1)
     found = rule_findings(StoredRule(replace(rule, removed_at=None), [*stored.events, event]))
     assert [(each.seq, each.what) for each in found] == [(2, "'rule-removed' is not a valid rule event here")]
 
 
-def test_what_cannot_be_read_is_a_finding() -> None:
+def test_unreadable_data_is_a_finding() -> None:
     stored = history()
     nonsense: Any = 5
     events = [replace(stored.events[0], metadata=nonsense)]
@@ -163,23 +163,23 @@ WRONG: dict[str, tuple[Stored, StoredRule]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_an_approval_that_its_rule_does_not_explain_is_found(what: str) -> None:
+def test_an_approval_that_its_rule_does_not_justify_is_found(what: str) -> None:
     assert told(*WRONG[what]) == [what]
 
 
-def test_a_rule_of_another_project_approves_nothing_here() -> None:
+def test_a_rule_of_another_project_does_not_justify_an_approval() -> None:
     _, event = created(replace(RULE, project="other"), actor=RITA, at=NOW)
     assert told(approved(), StoredRule(RULE, [event])) == ["which belongs to another project"]
 
 
 @pytest.mark.parametrize(("left", "right"), [(1, True), (0, False), (-1, False)])
-def test_a_rule_ends_at_its_moment(left: int, *, right: bool) -> None:
+def test_a_rule_ends_exactly_at_its_expiry(left: int, *, right: bool) -> None:
     _, event = created(replace(RULE, expires_at=NOW + left), actor=RITA, at=NOW - 1)
     assert (told(approved(), StoredRule(RULE, [event])) == []) is right
 
 
 @pytest.mark.parametrize("off", [0, 1, APART, APART + 1])
-def test_a_change_may_be_dated_up_to_a_minute_before_it_is_seen(off: int) -> None:
+def test_clocks_of_nodes_may_differ_by_up_to_a_minute(off: int) -> None:
     """Another node may still use the previous version, or already know the next one while its clock is behind."""
     before = history({"enabled": False}, at=NOW - 60 * APART - off)
     early = history(at=NOW + off)
@@ -203,14 +203,14 @@ COUNT: dict[str, Any] = {"matchedRule": None, "consecutiveApprovals": 3}
         (3, COUNT | {"matchedRule": "rule-1"}, 3, "but its creation event records a rule"),
     ],
 )
-def test_a_count_approves_only_who_asked_for_it_and_reached_it(
+def test_an_approval_by_count_requires_a_request_and_enough_approvals(
     asked: Any, auto: dict[str, Any], approvals: int, what: str | None
 ) -> None:
     stored = approved("autoApproveAfterN", None, auto, payload={"autoApproveAfterN": asked})
     assert told(stored, approvals=approvals) == ([what] if what else [])
 
 
-def test_what_a_rule_approved_has_no_other_history() -> None:
+def test_an_approval_by_a_rule_has_no_other_events() -> None:
     stored = approved()
     new, event = record(stored.breakpoint, "commented", actor=AGENT, at=NOW + 1, metadata={"comment": "x"})
     found = approval_findings(
@@ -238,7 +238,7 @@ ENTRY = {"rule": "rule-7", "recommended": True, "version": 2}
 ROW_OF_SHADOW = Shadow("rule-7", "bp_1", 2, 1, NOW, NOW, [ENTRY], {"mode": "shadow"})
 
 
-def test_a_shadow_must_be_stored_as_it_is_told() -> None:
+def test_a_shadow_result_must_match_its_creation_event() -> None:
     stored = _events_of_shadow(ENTRY)
     assert shadows_told(stored) == ["rule-7"]
     assert list(missing_shadows(stored, ["rule-7"])) == []
@@ -254,11 +254,11 @@ def test_a_shadow_must_be_stored_as_it_is_told() -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_a_shadow_that_is_not_as_told_is_found(change: dict[str, Any]) -> None:
+def test_a_shadow_result_that_differs_from_its_creation_event_is_found(change: dict[str, Any]) -> None:
     assert len(shadow_findings(replace(ROW_OF_SHADOW, **change))) == 1
 
 
-def test_an_unreadable_creation_tells_of_no_shadows() -> None:
+def test_an_unreadable_creation_event_yields_no_shadow_results() -> None:
     first: Any = replace(approved().events[0], metadata={"shadow": 5})
     assert shadows_told(replace(approved(), events=[first])) == []
     assert shadows_told(replace(approved(), events=[])) == []

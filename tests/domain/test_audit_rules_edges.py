@@ -57,26 +57,26 @@ def whats(stored: Stored, events: list[RuleEvent], approvals: int = 0) -> list[s
         ("removed_at", 1, "its removed_at is 1, but its events say None"),
     ],
 )
-def test_a_finding_names_what_the_row_says_and_what_its_events_say(field: str, value: Any, what: str) -> None:
+def test_a_finding_shows_the_values_of_the_row_and_of_the_events(field: str, value: Any, what: str) -> None:
     stored = history(at=NOW)
     touched = replace(stored, rule=replace(stored.rule, **{field: value}))
     assert rule_findings(touched) == [Finding(Part.FOLD, None, None, what, "rule-1")]
 
 
-def test_a_finding_about_what_a_rule_says_shows_both() -> None:
+def test_a_finding_about_a_rules_content_shows_both_versions() -> None:
     stored = history()
     (found,) = rule_findings(replace(stored, rule=replace(stored.rule, note="Touched.")))
     assert found.what.startswith("its content is {'pattern': 'go', ")
     assert found.what.index("Touched.") < found.what.index("but its events say") < found.what.index("Fine.")
 
 
-def test_a_rule_that_nobody_ever_wrote_is_found_even_where_its_chain_holds() -> None:
+def test_a_rule_without_a_creation_event_is_found_even_if_its_chain_is_valid() -> None:
     stored = StoredRule(replace(RULE, version=0, head=GENESIS), [])
     what = "its first event is not a creation event"
     assert rule_findings(stored) == [Finding(Part.FOLD, None, None, what, "rule-1")]
 
 
-def test_every_event_in_a_wrong_place_is_named() -> None:
+def test_each_misplaced_event_is_reported() -> None:
     first, again = created(RULE, actor=RITA, at=NOW), changed(RULE, actor=RITA, at=NOW)
     assert [each.what for each in rule_findings(StoredRule(again[0], [again[1]]))][:1] == [
         "'rule-changed' is not a valid rule event here"
@@ -87,7 +87,7 @@ def test_every_event_in_a_wrong_place_is_named() -> None:
 
 
 @pytest.mark.parametrize(("off", "right"), [(MINUTE, True), (MINUTE + 1, False)])
-def test_it_is_a_minute_that_two_moments_may_be_apart(off: int, *, right: bool) -> None:
+def test_a_time_difference_of_exactly_one_minute_is_tolerated(off: int, *, right: bool) -> None:
     early = history(at=NOW + off)
     assert (told(approved(), early) == []) is right
     rule, first = created(RULE, actor=RITA, at=NOW - 1440 * MINUTE)
@@ -95,7 +95,7 @@ def test_it_is_a_minute_that_two_moments_may_be_apart(off: int, *, right: bool) 
     assert (told(approved(), StoredRule(rule, [first, second])) == []) is right
 
 
-def test_only_the_version_right_after_ends_the_one_that_approved() -> None:
+def test_only_the_next_version_ends_the_one_that_approved() -> None:
     stored = history({"note": "2"}, {"note": "3"}, at=NOW - 60 * MINUTE)
     assert told(approved(), stored) == []
     assert told(approved(version=2), stored) == []
@@ -103,28 +103,28 @@ def test_only_the_version_right_after_ends_the_one_that_approved() -> None:
 
 
 @pytest.mark.parametrize("said", [{"action": "never-auto-approve"}, {"mode": "shadow"}, {"enabled": False}], ids=str)
-def test_a_rule_that_does_not_approve_explains_no_approval(said: dict[str, Any]) -> None:
+def test_a_rule_that_does_not_approve_justifies_no_approval(said: dict[str, Any]) -> None:
     assert whats(approved(), rule_said(**said)) == ["whose version 1 does not approve anything"]
 
 
-def test_a_rule_without_an_end_is_in_force() -> None:
+def test_a_rule_without_an_expiry_is_in_force() -> None:
     assert whats(approved(), rule_said(expires_at=None)) == []
 
 
-def test_a_pattern_that_cannot_be_read_matches_nothing() -> None:
+def test_an_unreadable_pattern_matches_nothing() -> None:
     for stored in (approved(), purged(approved())):
         assert whats(stored, rule_said(pattern="go((")) == ["whose pattern does not match it"]
 
 
 @pytest.mark.parametrize("pattern", ["g*", "go(tags contains 'x')", "go(payload.question = 'Go?')"])
-def test_of_what_was_purged_only_the_gate_is_held_against_a_pattern(pattern: str) -> None:
+def test_after_a_purge_only_the_gate_is_checked_against_the_pattern(pattern: str) -> None:
     events = rule_said(pattern=pattern)
     assert whats(approved(), events) == whats(purged(approved()), events) == []
     elsewhere = approved(gate="stay")
     assert whats(purged(elsewhere), events) == ["whose pattern does not match it"]
 
 
-def test_what_was_not_purged_is_held_against_all_of_a_pattern() -> None:
+def test_before_a_purge_the_whole_pattern_is_checked() -> None:
     events = rule_said(pattern="go(tags contains 'y')")
     assert whats(approved(), events) == ["whose pattern does not match it"]
     assert whats(purged(approved()), events) == []
@@ -137,7 +137,7 @@ def counted(asked: Any, reached: int = 1) -> Stored:
     return approved("autoApproveAfterN", None, said, payload={"autoApproveAfterN": asked})
 
 
-def test_one_approval_is_enough_for_who_asks_for_one() -> None:
+def test_one_approval_suffices_if_the_agent_requested_one() -> None:
     assert whats(counted(1), [], approvals=1) == []
     assert whats(counted(1), [], approvals=0) == ["but the number of consecutive approvals was 0 instead of 1"]
     assert whats(counted(1, 0), [], approvals=1) == [
@@ -145,19 +145,19 @@ def test_one_approval_is_enough_for_who_asks_for_one() -> None:
     ]
 
 
-def test_of_what_was_purged_one_approval_before_it_is_asked_for() -> None:
+def test_after_a_purge_one_previous_approval_is_required() -> None:
     stored = purged(counted(3, 3))
     assert whats(stored, [], approvals=1) == []
     assert whats(stored, [], approvals=0) == ["but the number of consecutive approvals was 0 instead of 1"]
 
 
 @pytest.mark.parametrize(("asked", "count"), [(3, 3), (0, 0), (None, 0), ("3", 0), (2.5, 0)])
-def test_who_asks_for_no_number_asks_for_none(asked: Any, count: int) -> None:
+def test_an_invalid_count_requests_no_auto_approval(asked: Any, count: int) -> None:
     assert wanted(counted(asked)) == count
     assert wanted(purged(counted(asked))) == 1
 
 
-def test_a_warning_is_no_part_in_an_approval_and_a_comment_is() -> None:
+def test_an_approval_may_contain_a_warning_but_not_a_comment() -> None:
     stored = approved()
     creation, release = stored.events
     for kind, found in (("warned", []), ("commented", [Part.ENDS])):
@@ -166,7 +166,7 @@ def test_a_warning_is_no_part_in_an_approval_and_a_comment_is() -> None:
         assert [each.part for each in approval_findings(told_of, rule_said(), approvals=0)] == found
 
 
-def test_what_is_missing_between_creation_and_release_is_told_as_its_end() -> None:
+def test_a_missing_creation_or_release_is_reported_as_a_wrong_ending() -> None:
     stored = approved()
     for events in (stored.events[:0], stored.events[:1], stored.events[::-1]):
         found = approval_findings(replace(stored, events=events), rule_said(), approvals=0)
@@ -174,7 +174,7 @@ def test_what_is_missing_between_creation_and_release_is_told_as_its_end() -> No
         assert (found[0].breakpoint_id, found[0].seq) == ("bp_1", None)
 
 
-def test_all_that_speaks_against_an_approval_is_told() -> None:
+def test_all_reasons_against_an_approval_are_reported() -> None:
     stored = approved(
         gate="stay", risk="high", payload={"risk": "high", "hardStop": True, "options": ["a"]},
         auto={"recommended": False, "matchedRule": "rule-9"},
@@ -189,7 +189,7 @@ def test_all_that_speaks_against_an_approval_is_told() -> None:
     ]
 
 
-def test_a_recommendation_that_a_person_turned_around_is_told_by_the_decision() -> None:
+def test_a_reversed_recommendation_is_reported_with_the_decision() -> None:
     stored = approved()
     turned = stored.breakpoint.but(decision="rejected", ended_by=RITA)
     (found,) = approval_findings(replace(stored, breakpoint=turned), (), approvals=0)
@@ -197,7 +197,7 @@ def test_a_recommendation_that_a_person_turned_around_is_told_by_the_decision() 
     assert found == Finding(Part.FOLD, "bp_1", None, what)
 
 
-def test_without_a_rule_nothing_is_asked_about_one() -> None:
+def test_a_decision_without_a_rule_is_not_checked_against_rules() -> None:
     stored = approved(auto={"recommended": False})
     by_person = replace(stored, breakpoint=stored.breakpoint.but(ended_by=RITA))
     assert (approving(stored), approving(by_person)) == ("rule-1", None)
@@ -214,12 +214,12 @@ def shadowed(*names: str) -> Stored:
     return replace(stored, events=[replace(first, metadata=dict(first.metadata) | {"shadow": entries}), *later])
 
 
-def test_shadows_are_told_by_the_creation_and_by_no_later_event() -> None:
+def test_shadow_results_come_only_from_the_creation_event() -> None:
     assert shadows_told(shadowed("rule-7", "rule-6")) == ["rule-7", "rule-6"]
     assert shadows_told(approved()) == []
 
 
-def test_each_missing_shadow_is_a_finding_about_the_creation() -> None:
+def test_each_missing_shadow_result_is_reported_at_the_creation_event() -> None:
     found = list(missing_shadows(shadowed("rule-7", "rule-8", "rule-6", "rule-7"), ["rule-8", "rule-9"]))
     whats = [f"the rule {name} matched it in shadow mode, but the match is not stored" for name in ("rule-6", "rule-7")]
     assert found == [Finding(Part.FOLD, "bp_1", 1, what) for what in whats]
@@ -233,7 +233,7 @@ def shadow(**changes: Any) -> Shadow:
     return Shadow(**(row | changes))
 
 
-def test_a_shadow_that_recommended_nothing_is_as_good_as_one_that_did() -> None:
+def test_a_shadow_result_that_recommends_nothing_is_valid_too() -> None:
     assert shadow_findings(shadow()) == []
     assert shadow_findings(shadow(told=[{"rule": "rule-1"}, *shadow().told])) == [], "one of several shadow results"
     assert len(shadow_findings(shadow(recommended=1))) == 1
@@ -250,5 +250,5 @@ def test_a_shadow_that_recommended_nothing_is_as_good_as_one_that_did() -> None:
     ],
     ids=["row", "rule"],
 )
-def test_a_wrong_shadow_is_a_finding_about_the_creation(change: dict[str, Any], what: str) -> None:
+def test_a_wrong_shadow_result_is_reported_at_the_creation_event(change: dict[str, Any], what: str) -> None:
     assert shadow_findings(shadow(**change)) == [Finding(Part.FOLD, "bp_1", 1, what)]

@@ -36,13 +36,13 @@ def effects(judge: Trial, **more: Any) -> tuple[Effect, Effect, Effect]:
     )
 
 
-def test_a_rule_that_matches_acts_and_of_purged_ones_nobody_knows() -> None:
+def test_a_matching_auto_rule_acts_unless_the_breakpoint_was_purged() -> None:
     assert effects(trial("a.*")) == (Effect.ACTS, Effect.ACTS, Effect.PURGED)
     assert effects(trial("b.*")) == (Effect.NONE, Effect.NONE, Effect.NONE)
     assert effects(trial("a.*", action="never-auto-approve")) == (Effect.ACTS, Effect.ACTS, Effect.ACTS)
 
 
-def test_what_only_the_content_tells_is_read_and_of_purged_ones_unknown() -> None:
+def test_patterns_on_content_require_reading_and_are_unknown_after_a_purge() -> None:
     for pattern in ("a.*(payload.x = 1)", "a.*(NOT payload.x = 1)", "a.*(NOT payload.x exists)"):
         assert effects(trial(pattern))[1:] == (Effect.UNREAD, Effect.UNKNOWN), pattern
         never = trial(pattern, action="never-auto-approve")
@@ -52,20 +52,20 @@ def test_what_only_the_content_tells_is_read_and_of_purged_ones_unknown() -> Non
     assert effects(trial("a.*(NOT tags contains 'x' OR payload.x = 1)"))[1] is Effect.ACTS
 
 
-def test_an_unknown_value_in_what_was_read_is_no_approval_and_a_refusal() -> None:
+def test_an_unknown_value_prevents_auto_approval_and_triggers_never_rules() -> None:
     assert trial("a.*(attempt = 1)").effect(past()) is Effect.UNKNOWN
     assert trial("a.*(attempt = 1)", action="never-auto-approve").effect(past()) is Effect.UNSURE
 
 
 @pytest.mark.parametrize("more", [{"risk": "high"}, {"tags": ["x"]}, {"agentId": "stopped"}])
-def test_what_a_person_is_asked_anyway_is_stopped_read_or_not(more: dict[str, Any]) -> None:
+def test_breakpoints_that_require_a_person_are_stopped_without_reading_content(more: dict[str, Any]) -> None:
     judge = trial("a.*", "*(agentId = 'stopped')", always_break_on=("x",))
     facts = {"agentId": "ci"} | more
     assert effects(judge, **facts) == (Effect.STOPPED, Effect.STOPPED, Effect.STOPPED)
     assert trial("a.*", action="never-auto-approve").effect(past(**facts)) is Effect.ACTS
 
 
-def test_a_content_that_may_ask_for_a_person_is_read_unless_it_is_stopped_anyway() -> None:
+def test_content_that_may_require_a_person_is_read_unless_already_stopped() -> None:
     assert trial("a.*").effect(past(unread=CONTENT, loud=True)) is Effect.UNREAD
     assert trial("a.*").effect(past(unread=CONTENT, loud=True, risk="high")) is Effect.STOPPED
     assert trial("a.*").effect(past(hard_stop=True)) is Effect.STOPPED
@@ -73,7 +73,7 @@ def test_a_content_that_may_ask_for_a_person_is_read_unless_it_is_stopped_anyway
     assert trial("a.*", action="never-auto-approve").effect(past(unread=CONTENT, loud=True)) is Effect.ACTS
 
 
-def test_a_never_rule_that_asks_about_the_content_has_it_read() -> None:
+def test_content_is_read_if_a_never_rule_refers_to_it() -> None:
     judge = trial("a.*", "a.b(payload.cost exists)")
     assert effects(judge, payload={}) == (Effect.ACTS, Effect.UNREAD, Effect.PURGED)
     assert judge.effect(past("a.c", unread=CONTENT)) is Effect.ACTS, "it does not match the gate"
@@ -83,14 +83,14 @@ def test_a_never_rule_that_asks_about_the_content_has_it_read() -> None:
     assert effects(trial("a.*", "a.b(("))[:2] == (Effect.STOPPED, Effect.STOPPED), "the pattern is invalid"
 
 
-def test_the_attributes_a_pattern_asks_about_are_named_once() -> None:
+def test_each_attribute_in_a_pattern_is_listed_once() -> None:
     assert mentions(parse("a.*")) == frozenset()
     asked = parse("*(tags contains 'a' AND (payload.x = 1 OR NOT payload.y.z exists) AND tags matches 'b*')")
     assert mentions(asked) == {"tags", "payload"}
 
 
 @given(node=language.trees(language.predicates()), subject=language.subjects(), style=language.styles)
-def test_what_is_sure_without_an_attribute_is_so_with_it(
+def test_a_definite_match_without_an_attribute_holds_with_it(
     node: language.Node, subject: Subject, style: language.Style
 ) -> None:
     pattern = parse(f"*({language.written(node, style)})")

@@ -15,20 +15,20 @@ NOW = 1_800_000_000_000_000
 NEVER = Rule(id="rule-9", pattern="a.*", action="never-auto-approve")
 
 
-def test_outcomes_are_called_as_in_the_report() -> None:
+def test_outcomes_have_the_names_used_in_the_report() -> None:
     assert [each.value for each in Outcome] == [
         "approved", "rejected", "timedOut", "auto", "expired", "cancelled", "waiting",
     ]  # fmt: skip
 
 
-def test_what_nobody_said_of_a_past_breakpoint_is_that_it_is_read_and_asks_for_nobody() -> None:
+def test_a_past_breakpoint_is_by_default_fully_read_and_requires_no_person() -> None:
     assert past() == Past(
         subject=Subject("a.b", {}), unread=frozenset(), gone=frozenset(), purged=False, loud=False, hard_stop=False,
         plain=True,
     )  # fmt: skip
 
 
-def test_a_trial_is_the_same_whatever_it_has_judged() -> None:
+def test_judging_does_not_change_a_trial() -> None:
     judge = trial("a.*(payload.x = 1)")
     other = Trial(judge.pattern, judge.action, judge.book, judge.now)
     judge.effect(past(unread=CONTENT))
@@ -36,7 +36,7 @@ def test_a_trial_is_the_same_whatever_it_has_judged() -> None:
     assert judge == other
 
 
-def test_a_judgement_does_not_depend_on_those_before_it() -> None:
+def test_a_judgement_does_not_depend_on_previous_ones() -> None:
     judge = trial("a.*(title = 'x' AND payload.x = 1)")
     one = past(title="x", payload={"x": 1})
     for _ in range(2):
@@ -59,20 +59,20 @@ def test_a_judgement_does_not_depend_on_those_before_it() -> None:
     ],
     ids=str,
 )
-def test_only_a_never_rule_in_force_stops(change: dict[str, Any], effect: Effect) -> None:
+def test_only_never_rules_in_force_stop_approvals(change: dict[str, Any], effect: Effect) -> None:
     book = Rulebook.of([replace(NEVER, **change)])
     judge = Trial(parse("a.*"), RuleAction.AUTO, book, NOW)
     assert judge.effect(past(unread=CONTENT)) is judge.effect(past()) is effect
 
 
-def test_a_never_rule_that_has_ended_has_nothing_read() -> None:
+def test_an_expired_never_rule_does_not_require_reading_content() -> None:
     rule = replace(NEVER, pattern="a.*(payload.x exists)", expires_at=NOW)
     for now, effect in ((NOW - 1, Effect.UNREAD), (NOW, Effect.ACTS)):
         judge = Trial(parse("a.*"), RuleAction.AUTO, Rulebook.of([rule]), now)
         assert judge.effect(past(unread=CONTENT)) is effect
 
 
-def test_a_never_rule_has_only_what_it_asks_about_read() -> None:
+def test_never_rules_require_reading_only_the_attributes_they_use() -> None:
     judge = trial("a.*", "a.*(tags contains 'x')", "a.*(agentId = 'stopped')")
     facts: dict[str, Any] = {"tags": [], "agentId": "ci"}
     assert judge.effect(past(**facts, unread=CONTENT)) is Effect.ACTS
@@ -81,13 +81,13 @@ def test_a_never_rule_has_only_what_it_asks_about_read() -> None:
     assert other.effect(past(**facts, unread=CONTENT)) is Effect.UNREAD, "one unread attribute is sufficient"
 
 
-def test_what_other_rules_ask_about_is_nothing_to_a_never_rule() -> None:
+def test_never_rules_ignore_the_attributes_of_other_rules() -> None:
     judge = trial("a.*", "a.*(payload.x exists)", action="never-auto-approve")
     assert judge.effect(past(unread=CONTENT)) is Effect.ACTS
     assert judge.effect(past(unread=CONTENT, loud=True, hard_stop=True, plain=False)) is Effect.ACTS
 
 
-def test_the_surer_answer_goes_before_the_others() -> None:
+def test_the_most_certain_effect_takes_precedence() -> None:
     judge = trial("a.*")
     gone: dict[str, Any] = {"gone": GONE, "purged": True}
     assert judge.effect(past(**gone, risk="high", loud=True)) is Effect.STOPPED
@@ -96,13 +96,13 @@ def test_the_surer_answer_goes_before_the_others() -> None:
     assert judge.effect(past("b", **gone, risk="high", loud=True)) is Effect.NONE
 
 
-def test_what_is_partly_unread_and_partly_gone_is_read_first() -> None:
+def test_partly_unread_and_partly_purged_content_is_read_first() -> None:
     some = past(unread=CONTENT, gone=frozenset({"title"}))
     assert trial("a.*(title = 'x' OR payload.x = 1)").effect(some) is Effect.UNREAD
     assert trial("a.*(title = 'x')").effect(replace(some, unread=frozenset())) is Effect.UNKNOWN
 
 
-def test_a_pattern_with_unknown_parts_still_asks_about_the_same_attributes() -> None:
+def test_a_pattern_with_unknown_parts_still_mentions_the_same_attributes() -> None:
     asked = parse("a(title = 'x' AND NOT (payload.x = 1 OR tags contains 'y'))")
     for unseen in (CONTENT, GONE, mentions(asked)):
         partial = without(asked, unseen)
@@ -110,7 +110,7 @@ def test_a_pattern_with_unknown_parts_still_asks_about_the_same_attributes() -> 
         assert (partial.glob, partial.source) == (asked.glob, asked.source)
 
 
-def test_what_is_unknown_may_become_unknown_bit_by_bit() -> None:
+def test_attributes_can_be_made_unknown_one_at_a_time() -> None:
     asked = parse("a(title = 'x' AND payload.x = 1)")
     known = Subject("a", {"title": "x", "payload": {"x": 1}})
     bit_by_bit = without(without(asked, CONTENT), frozenset({"title", "payload"}))
@@ -120,7 +120,7 @@ def test_what_is_unknown_may_become_unknown_bit_by_bit() -> None:
     assert match(first, Subject("a", {"payload": {"x": 2}})) is False, "the known part can still rule it out"
 
 
-def test_a_pattern_that_does_not_ask_is_left_alone() -> None:
+def test_a_pattern_without_the_unknown_attributes_is_unchanged() -> None:
     for text in ("a", "a(tags contains 'x')"):
         pattern = parse(text)
         assert without(pattern, GONE) is pattern

@@ -92,7 +92,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("body", REFUSED.values(), ids=REFUSED)
-def test_bad_input_is_refused(body: bytes) -> None:
+def test_invalid_json_is_rejected(body: bytes) -> None:
     with pytest.raises(MalformedJson):
         strict_loads(body)
 
@@ -113,12 +113,12 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize("body", ACCEPTED.values(), ids=ACCEPTED)
-def test_unusual_but_sound_input_is_read_as_it_is(body: bytes) -> None:
+def test_unusual_but_valid_json_is_accepted(body: bytes) -> None:
     assert strict_loads(body) == json.loads(body)
 
 
 @given(values, st.booleans(), st.sampled_from([None, 1]))
-def test_whatever_json_writes_is_read_back_unchanged(value: Any, ascii_only: bool, indent: int | None) -> None:  # noqa: FBT001
+def test_json_output_is_read_back_unchanged(value: Any, ascii_only: bool, indent: int | None) -> None:  # noqa: FBT001
     body = json.dumps(value, ensure_ascii=ascii_only, indent=indent).encode()
     assert strict_loads(body) == value
 
@@ -127,7 +127,7 @@ def test_whatever_json_writes_is_read_back_unchanged(value: Any, ascii_only: boo
     st.binary(max_size=40) | st.text(st.sampled_from('[]{}",:0123456789.eE+-tfn\\u \n'), max_size=30).map(str.encode)
 )
 @example(b'{"a":1}')
-def test_whatever_is_accepted_is_what_json_reads(body: bytes) -> None:
+def test_accepted_input_is_read_as_the_json_module_reads_it(body: bytes) -> None:
     try:
         value = strict_loads(body)
     except MalformedJson:
@@ -149,7 +149,7 @@ def is_strict(value: Any) -> bool:
 
 
 @given(st.integers())
-def test_an_integer_is_read_exactly_or_not_at_all(number: int) -> None:
+def test_an_integer_is_read_exactly_or_rejected(number: int) -> None:
     body = str(number).encode()
     if abs(number) <= MAX_INTEGER:
         assert strict_loads(body) == number
@@ -158,7 +158,7 @@ def test_an_integer_is_read_exactly_or_not_at_all(number: int) -> None:
             strict_loads(body)
 
 
-def test_a_refusal_says_where() -> None:
+def test_an_error_gives_the_line_and_column() -> None:
     with pytest.raises(MalformedJson) as refused:
         strict_loads(b'{"a": 1,\n "b": }')
     assert (refused.value.details["line"], refused.value.details["column"]) == (2, 7)
@@ -191,13 +191,13 @@ def test_different_content_has_different_digests(one: dict[str, Any], other: dic
     assert (content_digest(one) == content_digest(other)) == (rfc8785.dumps(one) == rfc8785.dumps(other))
 
 
-def test_content_and_events_cannot_be_taken_for_each_other() -> None:
+def test_content_and_event_digests_of_the_same_value_differ() -> None:
     value = {"a": 1}
     assert len({content_digest(value), link(GENESIS, value), sha256(canonical(value))}) == 3
 
 
 @given(texts, texts)
-def test_a_link_depends_on_what_came_before_and_on_the_event(one: str, other: str) -> None:
+def test_a_link_depends_on_the_previous_link_and_on_the_event(one: str, other: str) -> None:
     first, second = link(GENESIS, {"comment": one}), link(GENESIS, {"comment": other})
     assert (first == second) == (one == other)
     assert (link(first, {"a": 1}) == link(second, {"a": 1})) == (one == other)

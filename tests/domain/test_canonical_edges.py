@@ -26,7 +26,7 @@ def sha(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def test_every_digest_is_over_its_own_form() -> None:
+def test_every_digest_has_its_documented_form() -> None:
     """External audit programs compute exactly this; see the page on integrity."""
     assert sha256(b"a") == sha("a")
     assert content_digest({"b": 1, "a": "é"}) == sha('assent-content/1\n{"a":"é","b":1}')
@@ -37,14 +37,14 @@ def test_every_digest_is_over_its_own_form() -> None:
     assert GENESIS == "0" * 64
 
 
-def test_the_canonical_form_has_no_blanks_and_writes_letters_as_they_are() -> None:
+def test_the_canonical_form_has_no_whitespace_and_does_not_escape_letters() -> None:
     assert canonical({"b": [1, True, None], "a": "é"}) == '{"a":"é","b":[1,true,null]}'.encode()
 
 
 @pytest.mark.parametrize(
     "value", [1.0, [1.0], [[1.0]], {"a": 1.0}, {"a": [0, {"b": 1.0}]}, {"é": 1}, {"\U0001f600": 1, "\ufb33": 2}]
 )
-def test_what_plain_json_writes_differently_is_found_however_deep(value: object) -> None:
+def test_values_that_json_writes_differently_are_canonical_at_any_depth(value: object) -> None:
     written = canonical(value).decode()
     assert "1.0" not in written
     assert json.loads(written) == value
@@ -52,7 +52,7 @@ def test_what_plain_json_writes_differently_is_found_however_deep(value: object)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {"a": float("nan")}])
-def test_what_is_not_a_number_has_no_canonical_form(value: object) -> None:
+def test_nan_and_infinity_have_no_canonical_form(value: object) -> None:
     with pytest.raises(ValueError, match=r".+"):
         canonical(value)
 
@@ -63,20 +63,20 @@ def nested(depth: int, shape: str) -> bytes:
 
 
 @pytest.mark.parametrize("shape", ["array", "object"])
-def test_sixty_four_levels_are_read_and_sixty_five_are_not(shape: str) -> None:
+def test_at_most_64_levels_of_nesting_are_accepted(shape: str) -> None:
     strict_loads(nested(64, shape))
     with pytest.raises(MalformedJson, match=r"deeper than 64 levels"):
         strict_loads(nested(65, shape))
 
 
-def test_brackets_count_by_depth_and_not_by_number_and_not_in_texts() -> None:
+def test_depth_counts_nested_brackets_outside_of_strings() -> None:
     assert len(strict_loads(b"[" + b",".join([b"[]"] * 200) + b"]")) == 200
     assert len(strict_loads(b"[" + b",".join([b"{}"] * 200) + b"]")) == 200
     assert strict_loads(b'["' + b"[" * 100 + b'", "' + b"{" * 100 + b'", "a\\"[["]')[1] == "{" * 100
 
 
 @pytest.mark.parametrize("shape", ["array", "object"])
-def test_a_deep_value_among_many_others_is_read_or_refused_by_its_own_depth(shape: str) -> None:
+def test_a_deep_value_is_found_among_many_shallow_ones(shape: str) -> None:
     """The surrounding list is one level."""
     many = [b"[]", b"{}"] * 100
     for at in (0, 100, 200):
@@ -85,14 +85,14 @@ def test_a_deep_value_among_many_others_is_read_or_refused_by_its_own_depth(shap
             strict_loads(b"[" + b",".join([*many[:at], nested(64, shape), *many[at:]]) + b"]")
 
 
-def test_integers_are_read_up_to_two_to_the_fifty_third() -> None:
+def test_only_integers_below_2_to_the_53_are_accepted() -> None:
     assert strict_loads(b"[9007199254740991, -9007199254740991]") == [2**53 - 1, 1 - 2**53]
     for text in (b"9007199254740992", b"-9007199254740992", b"-90071992547409910", b"9" * 5000):
         with pytest.raises(MalformedJson, match=r"outside"):
             strict_loads(text)
 
 
-def test_a_refusal_says_what_is_wrong() -> None:
+def test_an_error_says_what_is_wrong() -> None:
     for text, words in (
         (b'{"a": 1, "b": 2, "b": 3}', "The key 'b' appears twice"),
         (b"[1e999]", "The number 1e999 is out of range"),
@@ -121,6 +121,6 @@ def test_objects_are_dictionaries_and_arrays_are_lists_or_tuples() -> None:
 
 
 @pytest.mark.parametrize(("key", "step"), [("a", "a"), ("a/b", "a~1b"), ("~1/~", "~01~1~0"), ("", ""), (3, "3")])
-def test_a_step_of_a_pointer_leads_to_one_key_only(key: str | int, step: str) -> None:
+def test_a_pointer_step_identifies_exactly_one_key(key: str | int, step: str) -> None:
     assert pointer_step(key) == step
     assert pointer_key(step) == str(key)

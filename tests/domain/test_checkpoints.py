@@ -17,7 +17,7 @@ NOTE = checkpoints.sign(SIGNED, SEED)
 KEYS = {checkpoints.key_id(ORIGIN, PUBLIC): PUBLIC}
 
 
-def test_a_note_is_what_other_programs_expect() -> None:
+def test_a_note_has_the_standard_signed_note_format() -> None:
     text, signature = NOTE.split("\n\n")
     assert text.splitlines() == [
         ORIGIN,
@@ -35,12 +35,12 @@ def test_a_note_is_what_other_programs_expect() -> None:
     )
 
 
-def test_what_was_signed_is_read_again() -> None:
+def test_a_signed_checkpoint_can_be_read_back() -> None:
     assert checkpoints.check(NOTE, KEYS) == SIGNED
     assert checkpoints.read(NOTE) == (SIGNED, next(iter(KEYS)))
 
 
-def test_a_note_with_any_other_character_is_refused() -> None:
+def test_a_note_with_any_changed_character_is_rejected() -> None:
     for n, character in enumerate(NOTE):
         changed = NOTE[:n] + ("1" if character != "1" else "2") + NOTE[n + 1 :]
         with pytest.raises(BadCheckpoint):
@@ -48,17 +48,17 @@ def test_a_note_with_any_other_character_is_refused() -> None:
 
 
 @pytest.mark.parametrize("text", ["", NOTE[:-1], NOTE + "\n", NOTE + NOTE, NOTE.replace("\n\n", "\n"), f" {NOTE}"])
-def test_what_is_more_or_less_than_a_note_is_refused(text: str) -> None:
+def test_a_truncated_or_extended_note_is_rejected(text: str) -> None:
     with pytest.raises(BadCheckpoint):
         checkpoints.check(text, KEYS)
 
 
-def test_a_size_is_written_one_way_only() -> None:
+def test_a_size_with_leading_zeros_is_rejected() -> None:
     with pytest.raises(BadCheckpoint):
         checkpoints.read(NOTE.replace("\n17\n", "\n017\n"))
 
 
-def test_another_key_is_refused_even_under_the_same_id() -> None:
+def test_another_key_is_rejected_even_under_the_same_id() -> None:
     other = public_key(bytes(32))
     with pytest.raises(BadCheckpoint, match="not trusted"):
         checkpoints.check(NOTE, {checkpoints.key_id(ORIGIN, other): other})
@@ -66,12 +66,12 @@ def test_another_key_is_refused_even_under_the_same_id() -> None:
         checkpoints.check(NOTE, dict.fromkeys(KEYS, other))
 
 
-def test_a_key_that_people_pass_on_is_read_again() -> None:
+def test_a_verifier_key_can_be_read_back() -> None:
     written = checkpoints.verifier_key(ORIGIN, PUBLIC)
     assert dict([checkpoints.read_verifier_key(f" {written}\n")]) == KEYS
 
 
 @pytest.mark.parametrize("text", ["", "a+b", "a+00000000+AAAA", checkpoints.verifier_key(ORIGIN, PUBLIC)[:-4] + "AAA="])
-def test_what_is_no_key_is_refused(text: str) -> None:
+def test_an_invalid_verifier_key_is_rejected(text: str) -> None:
     with pytest.raises(BadCheckpoint):
         checkpoints.read_verifier_key(text)

@@ -37,7 +37,7 @@ def refused(note: str, why: str) -> None:
     at=st.integers(0, 253_402_300_799_999_999),
     seed=st.binary(min_size=32, max_size=32),
 )
-def test_whatever_was_signed_is_read_again_by_its_key_and_no_other(
+def test_a_checkpoint_can_be_verified_with_its_key_and_no_other(
     number: int, size: int, root: bytes, at: int, seed: bytes
 ) -> None:
     made = Checkpoint(origin=ORIGIN, number=number, size=size, root=root, at=at)
@@ -49,7 +49,7 @@ def test_whatever_was_signed_is_read_again_by_its_key_and_no_other(
             checkpoints.check(note, KEYS)
 
 
-def test_an_event_stands_in_the_log_with_its_hash_as_it_is_written() -> None:
+def test_a_log_entry_is_the_hash_of_the_event_in_hexadecimal() -> None:
     assert checkpoints.entry("0a" * 32) == b"0a" * 32
 
 
@@ -63,7 +63,7 @@ def test_an_event_stands_in_the_log_with_its_hash_as_it_is_written() -> None:
         "20270115T080000.000000Z",
     ],
 )
-def test_the_same_moment_written_otherwise_is_not_what_was_signed(time: str) -> None:
+def test_a_time_in_another_format_is_rejected(time: str) -> None:
     refused(NOTE.replace(TIME, time), "in the format that Assent writes")
 
 
@@ -77,23 +77,23 @@ def test_the_same_moment_written_otherwise_is_not_what_was_signed(time: str) -> 
         "9999-12-31T23:59:59-00:01",
     ],
 )
-def test_a_time_that_is_none_or_of_no_year_is_refused(time: str) -> None:
+def test_an_invalid_or_out_of_range_time_is_rejected(time: str) -> None:
     refused(NOTE.replace(TIME, time), "its time is not valid")
 
 
-def test_a_root_has_one_spelling() -> None:
+def test_a_root_has_only_one_valid_base64_form() -> None:
     root = base64.b64encode(SIGNED.root).decode()
     for other in respelt(root):
         refused(NOTE.replace(root, other), r".+")
 
 
-def test_a_signature_has_one_spelling() -> None:
+def test_a_signature_has_only_one_valid_base64_form() -> None:
     signature = NOTE[NOTE.rindex(" ") + 1 : -1]
     for other in respelt(signature):
         refused(NOTE.replace(signature, other), r".+")
 
 
-def test_a_note_under_another_name_than_its_log_is_refused() -> None:
+def test_a_note_signed_under_another_name_is_rejected() -> None:
     refused(NOTE.replace(f"\u2014 {ORIGIN} ", "\u2014 other.log "), "^this is not a checkpoint$")
 
 
@@ -101,19 +101,19 @@ def test_a_note_under_another_name_than_its_log_is_refused() -> None:
     ("old", "new"),
     [("\n17\n", "\n-1\n"), ("\n17\n", "\n\n"), ("number 3", "number 0"), ("number 3", "number 03"), ("\u2014", "-")],
 )
-def test_what_no_log_has_is_refused(old: str, new: str) -> None:
+def test_values_that_no_log_can_have_are_rejected(old: str, new: str) -> None:
     assert old in NOTE
     refused(NOTE.replace(old, new), "^this is not a checkpoint$")
 
 
-def test_an_altered_note_is_said_not_to_be_signed_by_its_key() -> None:
+def test_an_altered_note_has_an_invalid_signature() -> None:
     (named,) = KEYS
     for old, new in (("\n17\n", "\n18\n"), ("number 3", "number 4"), ("08:00:00.000000", "08:00:00.000001")):
         with pytest.raises(BadCheckpoint, match=f"^its signature by key {named} is not valid$"):
             checkpoints.check(NOTE.replace(old, new), KEYS)
 
 
-def test_a_note_names_the_key_that_is_unknown() -> None:
+def test_an_error_about_an_unknown_key_names_it() -> None:
     with pytest.raises(BadCheckpoint, match=f"signed with the key {next(iter(KEYS))}, which is not trusted"):
         checkpoints.check(NOTE, {})
 
@@ -142,13 +142,13 @@ def keyed(public: bytes, *, spelt: str | None = None, named: str | None = None, 
         "a name that is no text",
     ],
 )  # fmt: skip
-def test_what_is_not_exactly_a_public_key_is_refused(text: str) -> None:
+def test_a_malformed_public_key_is_rejected(text: str) -> None:
     with pytest.raises(BadCheckpoint):
         checkpoints.read_verifier_key(text)
 
 
 @given(st.text(max_size=60) | st.from_regex(re.compile(r"[a-z]{1,3}\+[0-9a-f]{8}\+[A-Za-z0-9+/]{0,44}={0,2}")))
-def test_whatever_is_read_as_a_key_or_a_note_nothing_but_a_refusal_happens(text: str) -> None:
+def test_arbitrary_text_as_a_key_or_note_raises_only_bad_checkpoint(text: str) -> None:
     with pytest.raises(BadCheckpoint):
         checkpoints.read_verifier_key(text)
     with pytest.raises(BadCheckpoint):

@@ -68,7 +68,7 @@ def resolved(document: Any, pointer: str) -> Any:
 
 @pytest.mark.parametrize("event", ["PreToolUse", "PermissionRequest"])
 @pytest.mark.parametrize("gate", [COMMAND, HTTP])
-def test_a_gate_that_blocks_is_fine(gate: Mapping[str, Any], event: str) -> None:
+def test_a_blocking_gate_is_reported_as_ok(gate: Mapping[str, Any], event: str) -> None:
     (found,) = looked(settings(gate, event=event))
     assert (found.check, found.severity) == ("gate", Severity.OK)
     assert found.place == Place("/0.json", f"/hooks/{event}/0/hooks/0")
@@ -116,7 +116,7 @@ WRONG: list[tuple[str, Mapping[str, Any], dict[str, Any], list[tuple[str, str]]]
 
 
 @pytest.mark.parametrize(("gate", "changes", "expected"), [each[1:] for each in WRONG], ids=[each[0] for each in WRONG])
-def test_what_is_wrong_with_a_gate_is_found(
+def test_each_fault_of_a_gate_is_found(
     gate: Mapping[str, Any], changes: dict[str, Any], expected: list[tuple[str, str]]
 ) -> None:
     changed = {name: value for name, value in {**gate, **changes}.items() if value is not None}
@@ -144,7 +144,7 @@ def test_what_is_wrong_with_a_gate_is_found(
         {"command": f"umask 077; /opt/a@b/assent {PINNED}", "args": None},
     ],
 )
-def test_a_gate_is_known_by_its_shape_and_nothing_is_made_up(changes: dict[str, Any]) -> None:
+def test_a_correct_gate_is_recognized_in_every_form(changes: dict[str, Any]) -> None:
     found = looked(settings({name: value for name, value in {**COMMAND, **changes}.items() if value is not None}))
     assert [(each.check, each.severity) for each in found] == [("gate", Severity.OK)]
 
@@ -161,7 +161,7 @@ def test_a_gate_is_known_by_its_shape_and_nothing_is_made_up(changes: dict[str, 
         {"type": "prompt", "prompt": "assent hook claude"},
     ],
 )
-def test_a_hook_of_others_is_no_gate(other: dict[str, Any]) -> None:
+def test_other_hooks_are_not_gates(other: dict[str, Any]) -> None:
     assert bad(looked(settings(other))) == [("no-gate", "problem")]
 
 
@@ -176,14 +176,14 @@ def test_a_gate_that_cannot_start_is_a_problem(on_failure: str | None, so: str) 
     assert so in finding.what
 
 
-def test_what_only_a_shell_can_tell_is_not_looked_for() -> None:
+def test_a_program_that_only_a_shell_can_resolve_is_not_checked() -> None:
     machine = Machine(env=HERE.env, runs=lambda _: False)
     gate = {**COMMAND, "command": f"$HOME/bin/assent {PINNED}"}
     del gate["args"]
     assert bad(looked(settings(gate), machine=machine)) == []
 
 
-def test_a_gate_on_an_event_that_decides_nothing_is_no_gate() -> None:
+def test_a_hook_on_an_event_that_cannot_block_is_not_a_gate() -> None:
     found = looked(settings(COMMAND, event="PostToolUse"))
     assert bad(found) == [("hook-event", "problem"), ("no-gate", "problem")]
 
@@ -206,15 +206,15 @@ def test_a_gate_on_an_event_that_decides_nothing_is_no_gate() -> None:
         ("[", "Bash", False),
     ],
 )
-def test_a_matcher_sees_what_claude_code_says_it_sees(matcher: str, tool: str, *, seen: bool) -> None:
+def test_a_matcher_covers_the_same_tools_as_in_claude_code(matcher: str, tool: str, *, seen: bool) -> None:
     assert covers(matcher, tool) is seen
 
 
-def test_a_gate_without_a_matcher_sees_everything() -> None:
+def test_a_gate_without_a_matcher_covers_every_tool() -> None:
     assert bad(looked(settings(COMMAND, matcher=None))) == []
 
 
-def test_what_no_gate_sees_is_named_once_at_the_first_gate() -> None:
+def test_uncovered_tools_are_reported_once_at_the_first_gate() -> None:
     narrow = settings(COMMAND, COMMAND, matcher="Bash|Edit|Write")
     (found,) = (each for each in looked(narrow) if each.severity != "ok")
     assert (found.check, found.severity) == ("matcher-misses", Severity.WARNING)
@@ -222,7 +222,7 @@ def test_what_no_gate_sees_is_named_once_at_the_first_gate() -> None:
     assert "NotebookEdit, WebFetch, MCP tools" in found.what
 
 
-def test_two_gates_see_together_what_neither_sees_alone() -> None:
+def test_coverage_of_several_gates_is_combined() -> None:
     one, other = settings(COMMAND, matcher="Bash|Edit|Write|NotebookEdit"), settings(HTTP, matcher="WebFetch|mcp__.*")
     assert bad(looked(one, other)) == []
 
@@ -256,7 +256,7 @@ def test_a_matcher_that_matches_nothing_is_found(matcher: str, severity: str) ->
         ("PreToolUse", "Bash|mcp__.*", "Write(docs/**)", [("matcher-misses", "warning"), ("allow-rule", "warning")]),
     ],
 )
-def test_rules_that_let_a_call_past_the_gate_are_found(
+def test_rules_that_allow_a_call_to_bypass_the_gate_are_found(
     event: str, matcher: str, rule: str, expected: list[tuple[str, str]]
 ) -> None:
     content = settings(COMMAND, event=event, matcher=matcher, permissions={"allow": ["Glob", rule]})
@@ -265,7 +265,7 @@ def test_rules_that_let_a_call_past_the_gate_are_found(
     assert all(each.place.pointer == "/permissions/allow/1" for each in found if each.check == "allow-rule")
 
 
-def test_a_rule_in_one_file_is_held_against_the_gates_of_all() -> None:
+def test_an_allow_rule_is_checked_against_the_gates_of_all_files() -> None:
     mine, theirs = {"permissions": {"allow": ["Bash"]}}, settings(COMMAND, event="PermissionRequest")
     assert [each.place for each in looked(mine, theirs) if each.check == "allow-rule"] == [
         Place("/0.json", "/permissions/allow/0")
@@ -286,7 +286,7 @@ def test_a_rule_in_one_file_is_held_against_the_gates_of_all() -> None:
         ("PermissionRequest", "dontAsk", []),
     ],
 )
-def test_modes_in_which_nobody_is_asked_are_found(event: str, mode: str, expected: list[tuple[str, str]]) -> None:
+def test_modes_that_skip_permission_prompts_are_found(event: str, mode: str, expected: list[tuple[str, str]]) -> None:
     assert bad(looked(settings(COMMAND, event=event, permissions={"defaultMode": mode}))) == expected
 
 
@@ -298,7 +298,7 @@ def test_modes_in_which_nobody_is_asked_are_found(event: str, mode: str, expecte
         ("Edit|Write|NotebookEdit|WebFetch", "bypassPermissions", "Bash, MCP tools run without approval."),
     ],
 )
-def test_a_mode_is_a_problem_for_what_no_gate_sees_before(matcher: str, mode: str, named: str | None) -> None:
+def test_a_mode_is_a_problem_only_for_uncovered_tools(matcher: str, mode: str, named: str | None) -> None:
     content = settings(COMMAND, matcher=matcher, permissions={"defaultMode": mode})
     (found,) = (each for each in looked(content) if each.check == "mode")
     assert found.place == Place("/0.json", "/permissions/defaultMode")
@@ -319,7 +319,7 @@ def test_a_mode_is_a_problem_for_what_no_gate_sees_before(matcher: str, mode: st
         ("PreToolUse", {"sandbox": {"autoAllowBashIfSandboxed": True}}, []),
     ],
 )
-def test_switches_that_take_the_gates_away_are_found(
+def test_switches_that_disable_gates_are_found(
     event: str, more: dict[str, Any], expected: list[tuple[str, str]]
 ) -> None:
     content = settings(COMMAND, event=event, **more)
@@ -328,7 +328,7 @@ def test_switches_that_take_the_gates_away_are_found(
     assert all(resolved(content, each.place.pointer or "") is True for each in found if each.severity != Severity.OK)
 
 
-def test_the_stronger_file_has_the_last_word() -> None:
+def test_the_last_file_takes_precedence() -> None:
     off, on = {"disableAllHooks": True}, {"disableAllHooks": False}
     assert bad(looked(settings(COMMAND), off, on)) == []
     assert bad(looked(settings(COMMAND), on, off)) == [("hooks-disabled", "problem")]
@@ -337,7 +337,7 @@ def test_the_stronger_file_has_the_last_word() -> None:
 
 
 @pytest.mark.parametrize("managed_gate", [True, False])
-def test_an_organisation_may_allow_only_its_own_hooks(*, managed_gate: bool) -> None:
+def test_an_organization_may_allow_only_its_managed_hooks(*, managed_gate: bool) -> None:
     own = Document(path="u", content=settings(COMMAND))
     content = {"allowManagedHooksOnly": True} | (settings(COMMAND) if managed_gate else {})
     managed = Document(path="m", content=content, managed=True)
@@ -357,12 +357,14 @@ def test_an_organisation_may_allow_only_its_own_hooks(*, managed_gate: bool) -> 
         ({"httpHookAllowedEnvVars": ["PATH"]}, [("hook-variable", "problem")]),
     ],
 )
-def test_what_an_organisation_says_of_http_hooks_counts(more: dict[str, Any], expected: list[tuple[str, str]]) -> None:
+def test_an_organizations_restrictions_on_http_hooks_apply(
+    more: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
     assert bad(looked(settings(HTTP), more)) == expected
     assert bad(looked(settings(COMMAND), more)) == []
 
 
-def test_variables_of_the_settings_count_as_set() -> None:
+def test_variables_from_settings_count_as_set() -> None:
     machine = Machine(runs=HERE.runs)
     assert bad(looked(settings(HTTP), machine=machine)) == [("hook-variable", "problem")]
     assert bad(looked(settings(HTTP, env={"ASSENT_TOKEN": AGENT}), machine=machine)) == []
@@ -383,14 +385,14 @@ def test_hooks_that_cannot_be_loaded_are_a_problem(content: Any) -> None:
     assert bad(looked(content)) == [("shape", "problem"), ("no-gate", "problem")]
 
 
-def test_each_hook_that_cannot_be_loaded_is_named() -> None:
+def test_each_hook_that_cannot_be_loaded_is_reported() -> None:
     content = {"hooks": {"PreToolUse": 1, "PermissionRequest": [{"hooks": []}, 2], "Stop": 3}}
     assert [each.place.pointer for each in looked(content) if each.check == "shape"] == [
         *("/hooks/PreToolUse", "/hooks/PermissionRequest/1", "/hooks/Stop")
     ]
 
 
-def test_a_file_that_cannot_be_read_is_a_problem() -> None:
+def test_an_unreadable_file_is_a_problem() -> None:
     document = Document(path="/x.json", trouble="it is not JSON at line 1, column 2")
     found = list(claude_findings([document], HERE))
     assert bad(found) == [("unreadable", "problem"), ("no-gate", "problem")]
@@ -398,12 +400,12 @@ def test_a_file_that_cannot_be_read_is_a_problem() -> None:
     assert bad(list(mcp_findings([document], [], HERE))) == [("unreadable", "problem")]
 
 
-def test_no_settings_are_no_gate() -> None:
+def test_missing_settings_mean_that_there_is_no_gate() -> None:
     (found,) = looked()
     assert (found.check, found.severity, found.place) == ("no-gate", Severity.PROBLEM, Place("/app"))
 
 
-def test_an_agent_that_may_ask_over_mcp_has_no_gate_but_is_not_alone() -> None:
+def test_a_missing_gate_is_only_a_warning_if_the_agent_can_ask_over_mcp() -> None:
     (found,) = claude_findings([], HERE, asks_otherwise=True)
     assert (found.check, found.severity) == ("no-gate", Severity.WARNING)
 
@@ -412,14 +414,14 @@ UNPINNED = {**COMMAND, "args": ["hook", "claude"]}
 ISOLATED = {**COMMAND, "command": "/opt/python", "args": ["-I", "-m", "assent", *GATED, "--token-file", "/t"]}
 
 
-def test_a_gate_that_follows_the_environment_is_found() -> None:
+def test_a_gate_that_depends_on_environment_variables_is_found() -> None:
     assert bad(looked(settings(UNPINNED))) == [("hook-unpinned", "problem")]
     unsigned = {**COMMAND, "args": ["hook", "claude", "--url=https://assent.example.com"]}
     assert bad(looked(settings(unsigned))) == [("hook-receipt-key", "warning")]
 
 
 @pytest.mark.parametrize("name", ["ASSENT_URL", "ASSENT_RECEIPT_KEY"])
-def test_settings_that_choose_whom_a_gate_believes_are_found_in_every_file(name: str) -> None:
+def test_a_url_or_receipt_key_in_any_settings_file_is_found(name: str) -> None:
     project = {"env": {name: "x"}}
     for contents in ((settings(UNPINNED), project), (project, settings(UNPINNED)), (settings(UNPINNED) | project,)):
         (found,) = (each for each in looked(*contents) if each.check == "env")
@@ -436,7 +438,7 @@ def test_settings_that_choose_whom_a_gate_believes_are_found_in_every_file(name:
         (ISOLATED, ["LD_PRELOAD"]),
     ],
 )
-def test_variables_of_other_settings_that_reach_a_gate_are_found(gate: dict[str, Any], names: list[str]) -> None:
+def test_variables_in_other_settings_files_that_affect_a_gate_are_found(gate: dict[str, Any], names: list[str]) -> None:
     everything = ["LD_PRELOAD", "DYLD_INSERT_LIBRARIES", "PYTHONPATH", "PYTHONSTARTUP", "PATH", "ASSENT_TOKEN"]
     everything += ["HTTPS_PROXY", "all_proxy", "SSL_CERT_FILE", "EDITOR"]
     env = dict.fromkeys(everything, AGENT)
@@ -452,12 +454,12 @@ def test_variables_of_other_settings_that_reach_a_gate_are_found(gate: dict[str,
 
 
 @pytest.mark.parametrize("matcher", ["bash", "Bsh", "^Bash_$", "edit|write"])
-def test_a_matcher_that_sees_no_tool_at_all_is_a_problem(matcher: str) -> None:
+def test_a_matcher_that_matches_no_tool_is_a_problem(matcher: str) -> None:
     assert ("hook-matcher", "problem") in bad(looked(settings(COMMAND, matcher=matcher)))
 
 
 @pytest.mark.parametrize("matcher", ["*", "", "Read", "TodoWrite", "mcp__github__.*", "^(Bash|Edit)$"])
-def test_a_matcher_that_sees_a_tool_is_none(matcher: str) -> None:
+def test_a_matcher_that_matches_a_tool_is_not_a_problem(matcher: str) -> None:
     assert "hook-matcher" not in [check for check, _ in bad(looked(settings(COMMAND, matcher=matcher)))]
 
 
@@ -473,7 +475,7 @@ _JSON = st.recursive(
 
 
 @given(_JSON)
-def test_whatever_the_file_holds_something_can_be_said(content: Any) -> None:
+def test_any_settings_file_can_be_checked(content: Any) -> None:
     document = Document(path="f", content=content)
     found = [
         *claude_findings([document], HERE),
@@ -485,11 +487,11 @@ def test_whatever_the_file_holds_something_can_be_said(content: Any) -> None:
 
 
 @given(st.text(alphabet="assent hokcld|&;\"' $()<>\\", max_size=40))
-def test_any_command_line_can_be_read(command: str) -> None:
+def test_any_command_line_can_be_parsed(command: str) -> None:
     assert all(isinstance(word, str) for word in shell_words(command))
 
 
-def test_a_pointer_is_escaped_as_it_must_be() -> None:
+def test_a_json_pointer_is_escaped() -> None:
     assert Place("f", "").at("a/b", "c~d", 0) == Place("f", "/a~1b/c~0d/0")
 
 
@@ -530,14 +532,14 @@ NO_ENV = Machine(runs=lambda _: True, project="/app")
         ("assent mcp", []),
     ],
 )
-def test_what_is_wrong_with_an_mcp_server_is_found(server: Any, expected: list[tuple[str, str]]) -> None:
+def test_each_fault_of_an_mcp_server_is_found(server: Any, expected: list[tuple[str, str]]) -> None:
     content = mcp(server)
     found = mcp_looked(content, machine=NO_ENV)
     assert bad(found) == expected
     assert all(resolved(content, each.place.pointer or "") for each in found)
 
 
-def test_a_token_of_the_environment_is_good_enough_for_a_server_that_is_started() -> None:
+def test_a_stdio_server_may_take_its_token_from_the_environment() -> None:
     assert bad(mcp_looked(mcp({**MCP, "env": {}}), machine=HERE)) == []
     assert bad(mcp_looked(mcp({"url": "https://a.example.com/mcp"}), machine=HERE)) == [("mcp-token", "problem")]
 
@@ -548,19 +550,19 @@ def test_an_mcp_server_that_cannot_start_is_a_problem() -> None:
     assert "assent is not on the PATH" in found[0].what
 
 
-def test_an_mcp_server_with_which_all_is_well_is_said_to_be_so() -> None:
+def test_a_correct_mcp_server_is_reported_as_ok() -> None:
     (found,) = mcp_looked(mcp(MCP))
     assert (found.check, found.severity, found.place.pointer) == ("mcp", Severity.OK, "/mcpServers/assent")
 
 
-def test_it_is_said_how_long_a_call_may_take_and_how_to_hide_a_token() -> None:
+def test_findings_show_the_timeout_and_a_variable_to_use_for_a_token() -> None:
     (short,) = mcp_looked(mcp({**MCP, "timeout": 5000}))
     assert "times out after 5000 ms" in short.what
     (lying, _) = mcp_looked(mcp({**MCP, "env": MCP["env"] | {"my-token": PERSON}}))
     assert "${MY_TOKEN}" in lying.todo
 
 
-def test_a_server_for_another_project_is_not_looked_at() -> None:
+def test_an_mcp_server_of_another_project_is_not_checked() -> None:
     wrong = mcp({**MCP, "env": {}})
     assert bad(mcp_looked({"projects": {"/app": wrong}}, machine=NO_ENV)) == [("mcp-token", "problem")]
     assert mcp_looked({"projects": {"/other": wrong}}, machine=NO_ENV) == []
@@ -568,7 +570,9 @@ def test_a_server_for_another_project_is_not_looked_at() -> None:
 
 @pytest.mark.parametrize("name", ["MCP_TOOL_TIMEOUT", "CLAUDE_CODE_MCP_TOOL_IDLE_TIMEOUT"])
 @pytest.mark.parametrize(("value", "short"), [("30000", True), ("60000", False), ("0", False), ("never", False)])
-def test_timeouts_for_all_tools_count_wherever_they_are_set(name: str, value: str, *, short: bool) -> None:
+def test_a_timeout_for_all_tools_counts_in_settings_and_in_the_environment(
+    name: str, value: str, *, short: bool
+) -> None:
     expected = [("mcp-timeout", "problem")] if short else []
     (*found,) = mcp_looked(mcp(MCP), machine=Machine(env={name: value}, runs=HERE.runs))
     assert bad(found) == expected
@@ -578,7 +582,7 @@ def test_timeouts_for_all_tools_count_wherever_they_are_set(name: str, value: st
     assert mcp_looked(mcp({"command": "other"}), settings={"env": {name: value}}) == []
 
 
-def test_each_token_an_agent_is_given_is_known_with_its_server() -> None:
+def test_each_token_is_found_together_with_its_server() -> None:
     content = settings(HTTP, env={"ASSENT_TOKEN": PERSON, "ASSENT_URL": "http://127.0.0.1:1"})
     from_env, from_hook = claude_accesses([Document(path="s", content=content)], HERE)
     assert from_env == Access(Place("s", "/env/ASSENT_TOKEN"), PERSON, "http://127.0.0.1:1")
@@ -592,7 +596,7 @@ def test_each_token_an_agent_is_given_is_known_with_its_server() -> None:
 @pytest.mark.parametrize(
     ("server", "url"), [("http://127.0.0.1:7373", None), ("https://b.example.com", "http://127.0.0.1:7374/mcp")]
 )
-def test_an_mcp_server_on_the_same_host_is_taken_to_hand_tokens_on_to_ours(server: str, url: str | None) -> None:
+def test_an_mcp_server_on_the_same_host_is_assumed_to_pass_tokens_to_ours(server: str, url: str | None) -> None:
     content = mcp({"url": "http://127.0.0.1:7374/mcp", "headers": {"Authorization": f"Bearer {AGENT}"}})
     (access,) = mcp_accesses([Document(path="m", content=content)], Machine(server=server))
     assert access == Access(Place("m", "/mcpServers/assent"), AGENT, url)
@@ -608,7 +612,7 @@ def test_an_mcp_server_on_the_same_host_is_taken_to_hand_tokens_on_to_ours(serve
         ("hunter2", [("token-form", "problem")]),
     ],
 )
-def test_a_token_is_known_by_its_looks_and_never_shown(token: str, expected: list[tuple[str, str]]) -> None:
+def test_a_token_is_classified_by_its_form_and_never_shown(token: str, expected: list[tuple[str, str]]) -> None:
     found = list(access_findings(Access(Place("ASSENT_TOKEN"), token)))
     assert bad(found) == expected
     assert not any(token in f"{each.what}{each.todo}" for each in found)
@@ -629,7 +633,7 @@ def test_a_token_is_known_by_its_looks_and_never_shown(token: str, expected: lis
         ("ftp://h:80", "ftp://h", False),
     ],
 )
-def test_a_server_is_its_scheme_host_and_port(url: str, other: str, *, same: bool) -> None:
+def test_a_server_is_identified_by_scheme_host_and_port(url: str, other: str, *, same: bool) -> None:
     assert same_server(url, other) is same
 
 
@@ -637,7 +641,7 @@ def dated(date: str, *, sent: float = 1_000_000_000.0, took: float = 0.5) -> See
     return Seen(url="http://s", status=200, detail="ready\n", date=date, sent=sent, received=sent + took)
 
 
-def test_the_clocks_are_compared_as_closely_as_an_answer_allows() -> None:
+def test_clock_skew_is_measured_as_precisely_as_a_response_allows() -> None:
     at = "Sun, 09 Sep 2001 01:46:40 GMT"  # 1,000,000,000 seconds
     assert skew(dated(at)) == 0
     assert skew(dated(at, sent=1_000_000_001.9)) == 0
@@ -664,13 +668,13 @@ def test_the_clocks_are_compared_as_closely_as_an_answer_allows() -> None:
         ),
     ],
 )
-def test_clocks_that_differ_by_more_than_five_seconds_are_a_warning(sent: float, severity: str, said: str) -> None:
+def test_a_clock_difference_of_more_than_five_seconds_is_a_warning(sent: float, severity: str, said: str) -> None:
     (found,) = clock(dated("Sun, 09 Sep 2001 01:46:40 GMT", sent=1_000_000_000 + sent, took=0))
     assert (found.check, found.severity, said in found.what) == ("clock", severity, True), found.what
     assert found.place == Place("http://s")
 
 
-def test_a_server_without_a_time_is_a_warning() -> None:
+def test_a_response_without_a_valid_date_is_a_warning() -> None:
     assert bad(list(clock(dated("")))) == [("clock", "warning")]
 
 
@@ -684,12 +688,12 @@ def test_a_server_without_a_time_is_a_warning() -> None:
         (None, "x", "problem"),
     ],
 )
-def test_only_a_server_that_says_so_is_ready(status: int | None, detail: str, severity: str) -> None:
+def test_a_server_is_ready_only_if_it_responds_ready(status: int | None, detail: str, severity: str) -> None:
     found = reached(Seen(url="http://s", status=status, detail=detail))
     assert (found.check, found.severity, found.place) == ("server", severity, Place("http://s"))
 
 
-def test_a_server_may_say_why_it_is_not_ready() -> None:
+def test_the_reason_why_a_server_is_not_ready_is_shown() -> None:
     assert "The disk is full." in reached(Seen(url="http://s", status=503, detail="The disk is full.")).what
     assert "the reason is unknown" in reached(Seen(url="http://s", status=503)).what
 
@@ -698,12 +702,12 @@ def test_a_server_may_say_why_it_is_not_ready() -> None:
     ("theirs", "ours", "severity"),
     [("0.1.0", "0.1.7", "ok"), ("0.2.0", "0.1.0", "warning"), ("1.1", "0.1", "warning"), (None, "0.1", "warning")],
 )
-def test_versions_must_agree_in_their_first_two_numbers(theirs: str | None, ours: str, severity: str) -> None:
+def test_versions_must_have_the_same_major_and_minor_number(theirs: str | None, ours: str, severity: str) -> None:
     (found,) = versions("http://s", theirs, ours)
     assert (found.check, found.severity, found.place) == ("version", severity, Place("http://s"))
 
 
-def test_the_worst_comes_first_and_the_rest_keeps_its_order() -> None:
+def test_the_worst_findings_come_first_and_others_keep_their_order() -> None:
     def one(check: str, severity: Severity) -> Finding:
         return Finding(check=check, severity=severity, place=Place("f"), what="w")
 
@@ -715,5 +719,5 @@ def test_the_worst_comes_first_and_the_rest_keeps_its_order() -> None:
 @pytest.mark.parametrize(
     ("text", "number"), [("60", 60), ("9" * 12, 10**12 - 1), ("9" * 13, None), ("-1", None), ("٣", None), ("", None)]
 )
-def test_only_plain_digits_are_a_number(text: str, number: int | None) -> None:
+def test_only_up_to_twelve_ascii_digits_are_a_number(text: str, number: int | None) -> None:
     assert whole_number(text) == number

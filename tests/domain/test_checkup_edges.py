@@ -35,13 +35,13 @@ from tests.domain.test_checkup import AGENT, PERSON, SERVICE, resolved
 HERE = Place("/s.json", "/hooks")
 
 
-def test_the_names_that_people_set_are_these() -> None:
+def test_names_of_variables_and_severities_are_stable() -> None:
     assert (TOKEN, URL) == ("ASSENT_TOKEN", "ASSENT_URL")
     assert [each.value for each in Severity] == ["problem", "warning", "ok"]
 
 
 @given(st.lists(st.text(max_size=6), min_size=1, max_size=4))
-def test_a_pointer_leads_to_what_it_was_made_for(keys: list[str]) -> None:
+def test_a_pointer_resolves_to_the_value_it_was_made_for(keys: list[str]) -> None:
     content: Any = "found"
     for key in reversed(keys):
         content = {key: content}
@@ -60,27 +60,27 @@ def test_a_pointer_leads_to_what_it_was_made_for(keys: list[str]) -> None:
         (Place("f", "/x"), (), "/x"),
     ],
 )
-def test_a_place_goes_on_from_where_it_is(place: Place, keys: tuple[str | int, ...], pointer: str) -> None:
+def test_a_place_can_be_extended_with_keys(place: Place, keys: tuple[str | int, ...], pointer: str) -> None:
     assert place.at(*keys) == Place("f", pointer)
 
 
-def test_a_document_begins_at_its_root_and_says_nothing_that_it_was_not_told() -> None:
+def test_a_new_document_points_to_its_root_and_has_defaults() -> None:
     bare = Document(path="f")
     assert (bare.place, bare.content, bare.managed, bare.trouble) == (Place("f", ""), None, False, "")
 
 
-def test_a_machine_of_which_nothing_is_known_has_nothing() -> None:
+def test_a_machine_is_empty_by_default() -> None:
     bare = Machine()
     assert (bare.env, bare.server, bare.project) == ({}, "", "")
 
 
 @pytest.mark.parametrize(("make", "severity"), [(problem, Severity.PROBLEM), (warning, Severity.WARNING)])
-def test_what_is_wrong_is_said_with_its_place_and_a_remedy(make: Any, severity: Severity) -> None:
+def test_a_problem_and_a_warning_have_a_place_and_a_remedy(make: Any, severity: Severity) -> None:
     told = make("some-check", HERE, "It is wrong.", "Mend it.")
     assert told == Finding(check="some-check", severity=severity, place=HERE, what="It is wrong.", todo="Mend it.")
 
 
-def test_what_is_fine_needs_no_remedy() -> None:
+def test_an_ok_finding_has_no_remedy() -> None:
     told = fine("some-check", HERE, "It is right.")
     assert (told.check, told.severity, told.place, told.what, told.todo) == (
         *("some-check", Severity.OK, HERE, "It is right."),
@@ -92,23 +92,23 @@ def test_what_is_fine_needs_no_remedy() -> None:
     ("keys", "found"),
     [((), {"a": {"b": 1}}), (("a",), {"b": 1}), (("a", "b"), 1), (("a", "c"), None), (("a", "b", "c"), None)],
 )
-def test_what_stands_under_keys_is_found_or_is_none(keys: tuple[str, ...], found: Any) -> None:
+def test_a_value_is_looked_up_by_keys_or_is_none(keys: tuple[str, ...], found: Any) -> None:
     assert at({"a": {"b": 1}}, *keys) == found
     assert at([1], *keys) == ([1] if not keys else None)
 
 
 @pytest.mark.parametrize("other", [None, 7, "text", [["a", "b"]], True])
-def test_what_is_no_object_has_no_members_and_what_is_no_list_no_items(other: Any) -> None:
+def test_values_of_the_wrong_type_have_no_members_and_no_items(other: Any) -> None:
     assert texts(other) == {}
     assert list(items(other)) == (other if isinstance(other, list) else [])
     assert list(items({"a": 1})) == []
 
 
-def test_only_members_that_are_text_are_texts() -> None:
+def test_only_string_members_are_texts() -> None:
     assert texts({"a": "1", "b": 2, "c": None, "d": "", "e": ["x"]}) == {"a": "1", "d": ""}
 
 
-def test_a_setting_is_what_the_last_document_says_that_says_anything() -> None:
+def test_the_last_document_with_a_value_determines_a_setting() -> None:
     said: list[Any] = [{"x": 1}, {"x": 2}, {"x": None}, {}, 7]
     documents = [Document(path=str(n), content=content) for n, content in enumerate(said)]
     assert effective(documents, "x") == (Place("1", "/x"), 2)
@@ -132,7 +132,7 @@ def test_a_setting_is_what_the_last_document_says_that_says_anything() -> None:
         ("http://h:99999", "http://h", False),
     ],
 )
-def test_each_scheme_has_its_own_port(url: str, other: str, *, same: bool) -> None:
+def test_each_scheme_has_its_own_default_port(url: str, other: str, *, same: bool) -> None:
     assert same_server(url, other) is same
     assert same_server(other, url) is same
 
@@ -148,37 +148,37 @@ def test_each_scheme_has_its_own_port(url: str, other: str, *, same: bool) -> No
         ("http://[", "http://h", False),
     ],
 )
-def test_a_host_is_the_same_whatever_the_port(url: str, other: str, *, same: bool) -> None:
+def test_hosts_are_compared_without_their_ports(url: str, other: str, *, same: bool) -> None:
     assert same_host(url, other) is same
 
 
 @pytest.mark.parametrize("url", ["http://[", "http://[::1", "//[x]y"])
-def test_what_is_no_address_has_no_parts(url: str) -> None:
+def test_an_invalid_address_has_no_parts(url: str) -> None:
     parts = split(url)
     assert (parts.scheme, parts.netloc, parts.path, parts.query) == ("", "", "", "")
     assert split("https://h/p?q=1")[:4] == ("https", "h", "/p", "q=1")
 
 
 @given(st.text(max_size=30))
-def test_any_text_can_be_held_against_an_address(url: str) -> None:
+def test_any_text_can_be_compared_as_an_address(url: str) -> None:
     assert same_server(url, url)
     assert same_host(url, url)
 
 
 @given(st.text(max_size=16) | st.integers(0, 10**13).map(str))
-def test_a_number_is_what_it_says_or_none(text: str) -> None:
+def test_a_number_is_parsed_exactly_or_is_none(text: str) -> None:
     number = whole_number(text)
     assert (number is not None) == (0 < len(text) <= 12 and all(sign in "0123456789" for sign in text))
     assert number is None or number == int(text)
 
 
 @pytest.mark.parametrize("text", ["²", "1²", "1.0", "1e3", " 1", "1_000", "+1", "0x1", "9" * 5000, "abc"])
-def test_what_only_looks_like_a_number_is_none(text: str) -> None:
+def test_text_that_only_resembles_a_number_is_none(text: str) -> None:
     assert whole_number(text) is None
 
 
 @pytest.mark.parametrize(("token", "persons"), [(PERSON, True), ("astp_", True), (AGENT, False), (SERVICE, False)])
-def test_a_persons_token_is_known_by_how_it_begins(token: str, *, persons: bool) -> None:
+def test_a_persons_token_is_recognized_by_its_prefix(token: str, *, persons: bool) -> None:
     assert is_persons(token) is persons
 
 
@@ -191,14 +191,14 @@ def test_a_persons_token_is_known_by_how_it_begins(token: str, *, persons: bool)
     ],
     ids=["cut off", "person", "service"],
 )
-def test_a_wrong_token_is_told_where_it_stands_and_with_what_to_do(token: str, what: str, todo: str) -> None:
+def test_a_wrong_token_is_reported_with_its_place_and_a_remedy(token: str, what: str, todo: str) -> None:
     (found,) = access_findings(Access(HERE, token))
     assert found.place == HERE
     assert what in found.what
     assert todo in found.todo
 
 
-def test_a_file_that_cannot_be_read_is_named_with_the_reason() -> None:
+def test_an_unreadable_file_is_reported_with_the_reason() -> None:
     found = unreadable(Document(path="/x.json", trouble="it is not a file"))
     assert (found.check, found.severity, found.place) == ("unreadable", Severity.PROBLEM, Place("/x.json"))
     assert "(it is not a file)" in found.what

@@ -30,11 +30,11 @@ def gates(*seen: tuple[str, str]) -> Gates:
     return Gates([Hook(place=Place("f"), event=event, matcher=matcher, settings={}) for event, matcher in seen])
 
 
-def test_what_changes_things_or_sends_them_out_is_risky() -> None:
+def test_tools_that_change_or_send_data_are_risky() -> None:
     assert RISKY == ("Bash", "Edit", "Write", "NotebookEdit", "WebFetch", "mcp__server__tool")
 
 
-def test_a_gate_sees_what_its_matcher_names_at_its_own_event() -> None:
+def test_a_gate_covers_the_tools_of_its_matcher_on_its_own_event() -> None:
     both = gates(("PreToolUse", "Bash"), (DIALOG, "Edit|Write"), ("Stop", "*"))
     assert [tool for tool in RISKY if both.before(tool)] == ["Bash"]
     assert [tool for tool in RISKY if both.instead_of_dialog(tool)] == ["Edit", "Write"]
@@ -61,7 +61,7 @@ def test_a_gate_sees_what_its_matcher_names_at_its_own_event() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said_where_it_stands_with_what_to_do(
+def test_each_fault_is_reported_with_its_place_and_a_remedy(
     changes: dict[str, Any], check: str, below: str, words: tuple[str, ...]
 ) -> None:
     content = settings(gate(**changes))
@@ -73,25 +73,25 @@ def test_what_is_wrong_is_said_where_it_stands_with_what_to_do(
 
 
 @pytest.mark.parametrize("name", ["async", "asyncRewake", "once"])
-def test_a_setting_that_undoes_the_gate_is_to_be_taken_out(name: str) -> None:
+def test_the_remedy_for_a_setting_that_disables_the_gate_is_to_remove_it(name: str) -> None:
     (found,) = looked(settings(gate(**{name: True})))
     assert (found.place.pointer, found.todo) == (f"{GATE}/{name}", f'Remove "{name}".')
 
 
 @pytest.mark.parametrize("changes", [{"async": 1}, {"async": "true"}, {"once": 1}, {"asyncRewake": False}])
-def test_only_true_is_true(changes: dict[str, Any]) -> None:
+def test_only_true_enables_a_boolean_setting(changes: dict[str, Any]) -> None:
     assert bad(looked(settings(gate(**changes)))) == []
 
 
 @pytest.mark.parametrize("timeout", [86_400, 86_520, 2_000_120, 10**400], ids=lambda given: str(given)[:12])
-def test_a_gate_that_is_fine_says_how_long_it_waits_in_full(timeout: int) -> None:
+def test_an_ok_gate_shows_its_exact_timeout(timeout: int) -> None:
     found = one("gate", settings(gate(timeout=timeout)))
     assert (
         found.what == f"The gate on PreToolUse blocks the call if it fails, and waits up to {timeout} s for an answer."
     )
 
 
-def test_all_that_is_wrong_with_a_gate_is_said() -> None:
+def test_all_faults_of_a_gate_are_reported() -> None:
     wrong = gate(HTTP, onFailure="continue", once=True, timeout=1, url="http://a.example.com/api/hooks/claude")
     more: dict[str, Any] = {"allowedHttpHookUrls": [], "httpHookAllowedEnvVars": []}
     assert [each.check for each in looked(settings(wrong), more)] == [
@@ -99,7 +99,7 @@ def test_all_that_is_wrong_with_a_gate_is_said() -> None:
     ]
 
 
-def test_a_gate_on_another_event_is_told_where_to_go() -> None:
+def test_the_remedy_for_a_gate_on_another_event_names_the_right_events() -> None:
     found = one("hook-event", settings(COMMAND, event="PostToolUse"))
     assert found.place.pointer == "/hooks/PostToolUse/0/hooks/0"
     assert "A gate on PostToolUse cannot block the call" in found.what
@@ -118,7 +118,7 @@ def test_a_gate_on_another_event_is_told_where_to_go() -> None:
         *(("mcp__github__push", None), ("mcp__github__.*", None), ("Bash", None), ("xmcp__github", None)),
     ],
 )
-def test_a_matcher_that_can_match_nothing_is_said_at_its_hook(matcher: str, severity: str | None) -> None:
+def test_a_matcher_that_cannot_match_is_reported_at_its_hook(matcher: str, severity: str | None) -> None:
     found = [each for each in looked(settings(COMMAND, matcher=matcher)) if each.check == "hook-matcher"]
     assert [(each.severity.value, each.place.pointer) for each in found] == ([(severity, GATE)] if severity else [])
 
@@ -126,7 +126,7 @@ def test_a_matcher_that_can_match_nothing_is_said_at_its_hook(matcher: str, seve
 @pytest.mark.parametrize(
     ("on_failure", "so"), [("block", "all calls are blocked."), ("continue", "all calls run without approval.")]
 )
-def test_a_program_that_is_not_there_is_named_in_sixty_characters(on_failure: str, so: str) -> None:
+def test_a_missing_program_is_shown_with_at_most_sixty_characters(on_failure: str, so: str) -> None:
     nowhere = Machine(runs=lambda _: False)
     wrong = gate(command=f"/{'x' * 100}/assent", onFailure=on_failure)
     found = one("hook-command", settings(wrong), machine=nowhere)
@@ -135,7 +135,7 @@ def test_a_program_that_is_not_there_is_named_in_sixty_characters(on_failure: st
     assert bad(looked(settings(HTTP), machine=Machine(env=HERE.env, runs=lambda _: False))) == []
 
 
-def test_a_shell_that_goes_elsewhere_first_is_no_reason_to_look_for_cd() -> None:
+def test_a_shell_line_that_begins_with_cd_is_not_searched_for_a_program() -> None:
     machine = Machine(runs=lambda program: program == "assent")
     line = f'cd "$CLAUDE_PROJECT_DIR" && assent {PINNED}'
     assert bad(looked(settings(gate(command=line, args=None)), machine=machine)) == []
@@ -149,7 +149,7 @@ def test_a_shell_that_goes_elsewhere_first_is_no_reason_to_look_for_cd() -> None
         *(("http://localhost.example.com", True), ("HTTPS://a.example.com", False)),
     ],
 )
-def test_only_to_this_machine_a_token_may_go_in_the_clear(address: str, *, clear: bool) -> None:
+def test_a_token_may_be_sent_unencrypted_only_to_this_machine(address: str, *, clear: bool) -> None:
     found = looked(settings(gate(HTTP, url=f"{address}/api/hooks/claude")))
     assert bad(found) == ([("hook-url", "warning")] if clear else [])
     assert not clear or (found[0].place.pointer, "https://" in found[0].todo) == (f"{GATE}/url", True)
@@ -167,7 +167,7 @@ def test_only_to_this_machine_a_token_may_go_in_the_clear(address: str, *, clear
     ],
     ids=str,
 )
-def test_a_hook_over_http_sends_its_token_as_a_bearer(headers: Any, *, sends: bool) -> None:
+def test_an_http_hook_must_send_its_token_as_a_bearer_token(headers: Any, *, sends: bool) -> None:
     """If a header occurs several times, the last one counts."""
     content = settings(gate(HTTP, headers=headers))
     assert bad(looked(content)) == ([] if sends else [("hook-token", "problem")])
@@ -206,7 +206,7 @@ def test_a_variable_in_a_header_must_be_allowed_and_set(
     assert [each.token for each in accesses] == (["x"] if words is None else [])
 
 
-def test_an_organisations_lists_count_together() -> None:
+def test_an_organizations_lists_from_all_files_are_combined() -> None:
     url, name = str(HTTP["url"]), "ASSENT_TOKEN"
     neither, both = ["https://b.example.com/*", 7], [url]
     assert bad(looked(settings(HTTP), {"allowedHttpHookUrls": neither}, {"allowedHttpHookUrls": both})) == []
@@ -219,13 +219,13 @@ def test_an_organisations_lists_count_together() -> None:
     assert "Add ASSENT_TOKEN to httpHookAllowedEnvVars" in unset.todo
 
 
-def test_the_variables_of_later_files_stand_before_those_of_earlier_ones_and_of_the_machine() -> None:
+def test_variables_in_later_files_override_earlier_files_and_the_environment() -> None:
     files = [{"env": {"A": "1", "B": "1"}}, {"env": {"B": "2", "C": 7}}, {"env": ["A"]}, {"A": "no"}]
     documents = [Document(path="f", content=content) for content in files]
     assert environment(documents, {"A": "0", "D": "0"}) == {"A": "1", "B": "2", "D": "0"}
 
 
-def test_tokens_are_known_by_where_they_are_given() -> None:
+def test_tokens_are_found_in_variables_and_in_headers_of_gates() -> None:
     first = Document(path="a", content={"env": {"ASSENT_TOKEN": "one"}})
     second = Document(path="b", content=settings(HTTP, COMMAND, gate(HTTP, url="https://b.example.com/else")))
     third = Document(path="c", content={"env": {"ASSENT_URL": "http://u"}})
@@ -236,18 +236,18 @@ def test_tokens_are_known_by_where_they_are_given() -> None:
 
 
 @pytest.mark.parametrize(("header", "token"), [("Bearer asta_x", "asta_x"), ("bearer   asta_x ", "asta_x")])
-def test_a_token_that_is_written_into_a_header_is_read_without_its_first_word(header: str, token: str) -> None:
+def test_a_token_in_a_header_is_read_without_the_scheme(header: str, token: str) -> None:
     content = settings(gate(HTTP, headers={"Authorization": header}))
     assert [each.token for each in claude_accesses([Document(path="f", content=content)], HERE)] == [token]
 
 
 @pytest.mark.parametrize("switch", ["disableAllHooks", "skipDangerousModePermissionPrompt"])
 @pytest.mark.parametrize("value", [False, 1, "true", None, {}])
-def test_a_switch_that_is_not_true_is_off(switch: str, value: Any) -> None:
+def test_a_switch_is_on_only_if_it_is_true(switch: str, value: Any) -> None:
     assert bad(looked(settings(COMMAND, **{switch: value}))) == []
 
 
-def test_a_switch_is_named_where_it_was_thrown() -> None:
+def test_a_switch_is_reported_in_the_file_that_sets_it() -> None:
     off = one("hooks-disabled", settings(COMMAND), {"disableAllHooks": True})
     assert (off.severity, off.place) == (Severity.PROBLEM, Place("/1.json", "/disableAllHooks"))
     assert off.todo == 'Remove "disableAllHooks".'
@@ -280,7 +280,9 @@ def test_a_sandbox_that_allows_commands_needs_a_gate_before_them(
         *((False, True, False, False), (1, True, False, False), (None, True, False, False)),
     ],
 )
-def test_only_an_organisation_can_allow_its_own_hooks_only(said: Any, *, managed: bool, own: bool, found: bool) -> None:
+def test_only_managed_settings_can_restrict_hooks_to_managed_ones(
+    said: Any, *, managed: bool, own: bool, found: bool
+) -> None:
     rules = Document(path="m", content={"allowManagedHooksOnly": said}, managed=managed)
     gated = Document(path="g", content=settings(COMMAND), managed=own)
     told = list(claude_findings([gated, rules], HERE))
@@ -306,7 +308,9 @@ def test_only_an_organisation_can_allow_its_own_hooks_only(said: Any, *, managed
     ],
     ids=str,
 )
-def test_a_mode_is_told_with_what_it_leaves_unasked(mode: Any, matcher: str, severity: str | None, said: str) -> None:
+def test_a_mode_is_reported_with_the_calls_that_it_leaves_ungated(
+    mode: Any, matcher: str, severity: str | None, said: str
+) -> None:
     content = settings(COMMAND, matcher=matcher, permissions={"defaultMode": mode})
     found = [each for each in looked(content) if each.check == "mode"]
     assert [(each.severity.value, each.place.pointer) for each in found] == (
@@ -315,7 +319,7 @@ def test_a_mode_is_told_with_what_it_leaves_unasked(mode: Any, matcher: str, sev
     assert all(said in each.what and '"default"' in each.todo for each in found)
 
 
-def test_a_mode_that_nobody_knows_has_a_plain_remedy() -> None:
+def test_the_remedy_for_an_unknown_mode_is_the_default_mode() -> None:
     assert one("mode", settings(COMMAND, permissions={"defaultMode": "yolo"})).todo == 'Use "default".'
 
 
@@ -334,7 +338,7 @@ def test_a_mode_that_nobody_knows_has_a_plain_remedy() -> None:
     ],
     ids=str,
 )
-def test_what_is_allowed_past_the_dialog_is_a_problem_as_far_as_it_goes(rule: Any, severity: str | None) -> None:
+def test_allow_rules_that_skip_the_permission_dialog_are_reported(rule: Any, severity: str | None) -> None:
     content = settings(COMMAND, event=DIALOG, permissions={"allow": [rule]})
     found = [each for each in looked(content) if each.check == "allow-rule"]
     assert [each.severity.value for each in found] == ([severity] if severity else [])
@@ -352,7 +356,7 @@ def test_what_is_allowed_past_the_dialog_is_a_problem_as_far_as_it_goes(rule: An
         *(("mcp__github__push", "mcp__github__push", True), ("mcp__github__push", "mcp__github", False)),
     ],
 )
-def test_what_is_allowed_is_no_matter_where_a_gate_sees_it_before(matcher: str, rule: str, *, seen: bool) -> None:
+def test_allow_rules_are_fine_if_a_gate_covers_the_calls_first(matcher: str, rule: str, *, seen: bool) -> None:
     content = settings(COMMAND, matcher=matcher, permissions={"allow": [rule]})
     found = [each for each in looked(content) if each.check == "allow-rule"]
     assert (found == []) is seen
@@ -360,26 +364,26 @@ def test_what_is_allowed_is_no_matter_where_a_gate_sees_it_before(matcher: str, 
     assert all(f"that covers {rule.partition('(')[0]}." in each.todo for each in found)
 
 
-def test_a_rule_is_shown_in_sixty_characters() -> None:
+def test_a_rule_is_shown_with_at_most_sixty_characters() -> None:
     rule = f"Bash({'x' * 100})"
     found = one("allow-rule", settings(COMMAND, event=DIALOG, permissions={"allow": [rule]}))
     assert found.what.startswith(f"{rule[:60]} is allowed")
 
 
-def test_what_no_gate_sees_is_said_once_in_words() -> None:
+def test_uncovered_tools_are_reported_once_by_name() -> None:
     found = one("matcher-misses", settings(COMMAND, matcher="WebFetch"), settings(COMMAND, matcher="Write"))
     assert found.place == Place("/0.json", GATE)
     assert "No gate covers Bash, Edit, NotebookEdit, MCP tools." in found.what
 
 
-def test_without_a_gate_the_strongest_file_is_named_and_nothing_else_is_said() -> None:
+def test_without_a_gate_only_the_last_file_is_reported() -> None:
     rest = {"disableAllHooks": True, "permissions": {"defaultMode": "auto", "allow": ["Bash"]}}
     (found,) = looked({}, {}, rest)
     assert (found.check, found.severity, found.place) == ("no-gate", Severity.PROBLEM, Place("/2.json"))
     assert "assent hook claude install" in found.todo
 
 
-def test_a_file_that_cannot_be_read_is_told_and_the_others_are_looked_at() -> None:
+def test_an_unreadable_file_is_reported_and_the_others_are_checked() -> None:
     documents = [Document(path="/x", trouble="it is not a file"), Document(path="/y", content=settings(COMMAND))]
     found = list(claude_findings(documents, HERE))
     assert [(each.check, each.place.where) for each in found] == [("unreadable", "/x"), ("gate", "/y")]
@@ -397,7 +401,7 @@ _HOOK = st.sampled_from(["timeout", "onFailure", "headers", "allowedEnvVars", "i
 
 
 @given(st.dictionaries(_SETTINGS, _VALUES), st.dictionaries(_HOOK, _VALUES), st.sampled_from([COMMAND, HTTP]))
-def test_whatever_stands_beside_a_gate_something_can_be_said(
+def test_any_settings_and_options_beside_a_gate_can_be_checked(
     more: dict[str, Any], changes: dict[str, Any], of: dict[str, Any]
 ) -> None:
     found = looked(settings({**of, **changes}, matcher="Bash", **more))

@@ -62,36 +62,36 @@ def approval(**arguments: Any) -> Verdict:
         {name: value for name, value in BASH.items() if name != "cwd"},
     ],
 )
-def test_what_is_not_a_tool_call_is_refused(sent: Any) -> None:
+def test_invalid_tool_calls_are_rejected(sent: Any) -> None:
     with pytest.raises(InvalidRequest):
         read_hook(sent)
 
 
 @given(st.recursive(st.none() | st.booleans() | st.text(), lambda inner: st.dictionaries(st.text(), inner)))
-def test_nothing_but_a_tool_call_is_ever_read_as_one(sent: Any) -> None:
+def test_arbitrary_json_is_never_accepted_as_a_tool_call(sent: Any) -> None:
     with pytest.raises(InvalidRequest):
         read_hook(sent)
 
 
-def test_a_call_is_asked_about_with_all_its_arguments() -> None:
+def test_a_question_shows_all_arguments_of_the_call() -> None:
     call = tool_call(read_hook(BASH), editable=["command", "nothing"], nonce="n")
     assert (call.question, call.gate, call.run_id) == ("git push", "tool.bash", "b29bee4d")
     assert (call.payload["arguments"], call.editable) == (BASH["tool_input"], ("command",))
 
 
-def test_a_call_without_an_id_is_never_taken_for_another() -> None:
+def test_calls_without_an_id_are_never_confused() -> None:
     hook = read_hook(DIALOG)
     assert tool_call(hook, nonce="1").key != tool_call(hook, nonce="2").key
     assert tool_call(read_hook(BASH), nonce="1").key == tool_call(read_hook(BASH), nonce="2").key
 
 
-def test_a_used_approval_leads_to_another_question() -> None:
+def test_a_used_approval_leads_to_a_new_question() -> None:
     call = tool_call(read_hook(BASH), nonce="n")
     assert again(call, "bp_1").key != call.key
     assert again(call, "bp_1").digest == call.digest
 
 
-def test_the_same_question_is_one_that_shows_the_same() -> None:
+def test_calls_with_the_same_visible_content_are_the_same_question() -> None:
     call = tool_call(read_hook(BASH), nonce="n")
     other = tool_call(read_hook(BASH | {"tool_use_id": "toolu_2"}), nonce="n")
     assert same_question(call.payload, other.payload)
@@ -99,7 +99,7 @@ def test_the_same_question_is_one_that_shows_the_same() -> None:
     assert not same_question(call.payload, other.payload | {"editable": ["command"]})
 
 
-def test_a_verdict_is_told_in_the_words_of_each_event() -> None:
+def test_a_verdict_has_the_format_of_each_event() -> None:
     before, dialog = read_hook(BASH), read_hook(DIALOG)
     same = approval(**BASH["tool_input"])
     assert spoken(before, same)["hookSpecificOutput"] == {
@@ -115,19 +115,19 @@ def test_a_verdict_is_told_in_the_words_of_each_event() -> None:
     assert deferred(before, breakpoint_id="bp_1")["hookSpecificOutput"]["permissionDecision"] == "defer"
 
 
-def test_a_change_from_1_to_true_is_a_change() -> None:
+def test_changing_1_to_true_counts_as_a_change() -> None:
     changed = approval(command="git push", timeout=True)
     assert spoken(read_hook(BASH), changed)["hookSpecificOutput"]["updatedInput"]["timeout"] is True
 
 
-def test_one_question_of_the_model_is_answered_with_a_click() -> None:
+def test_a_single_question_of_the_model_has_options() -> None:
     hook = read_hook(ask(REGION))
     assert terms_of(hook) == {"hard_stop": True, "options": ["eu", "us"]}
     said = answered(hook, approval(), option="eu", answers=None)
     assert said.arguments == {"questions": [REGION], "answers": {"Which region?": "eu"}}
 
 
-def test_several_questions_of_the_model_are_a_form() -> None:
+def test_several_questions_of_the_model_become_a_form() -> None:
     hook = read_hook(ask(REGION, SHOPS))
     form = terms_of(hook)["form"]
     check_form(form)
@@ -137,7 +137,7 @@ def test_several_questions_of_the_model_are_a_form() -> None:
     assert said.arguments["answers"] == {"Which region?": "us", "Which shops?": "a, c, and the new one"}
 
 
-def test_something_else_is_an_answer_in_its_own_words() -> None:
+def test_something_else_is_answered_with_free_text() -> None:
     hook = read_hook(ask(REGION, SHOPS))
     answers = {"answer1": SOMETHING_ELSE, "other1": "Mars", "answer2.2": True}
     said = answered(hook, approval(), option=None, answers=answers)
@@ -145,13 +145,13 @@ def test_something_else_is_an_answer_in_its_own_words() -> None:
 
 
 @pytest.mark.parametrize("answers", [None, {}, {"answer1": "us"}, {"answer1": SOMETHING_ELSE, "answer2.1": True}])
-def test_a_question_left_open_is_no_answer(answers: dict[str, Any] | None) -> None:
+def test_a_form_with_an_unanswered_question_is_not_approved(answers: dict[str, Any] | None) -> None:
     said = answered(read_hook(ask(REGION, SHOPS)), approval(), option=None, answers=answers)
     assert not said.approved
     assert "some questions were not answered" in said.reason
 
 
-def test_an_approval_by_a_rule_answers_no_question() -> None:
+def test_an_approval_by_a_rule_does_not_answer_a_question() -> None:
     assert not answered(read_hook(ask(REGION)), approval(), option=None, answers=None).approved
     assert terms_of(read_hook(ask(REGION)))["hard_stop"] is True
 
@@ -159,6 +159,6 @@ def test_an_approval_by_a_rule_answers_no_question() -> None:
 @pytest.mark.parametrize(
     "questions", [None, [], ["?"], [{"question": "?"}], [{"question": "?", "options": ["a"]}], [REGION, REGION]]
 )
-def test_questions_that_cannot_be_shown_are_refused(questions: Any) -> None:
+def test_questions_that_cannot_be_shown_are_rejected(questions: Any) -> None:
     with pytest.raises(InvalidRequest):
         choices({"questions": questions})

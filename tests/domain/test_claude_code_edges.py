@@ -48,13 +48,13 @@ def question(tool: str, arguments: dict[str, Any]) -> str:
     return tool_call(called(tool, arguments), nonce="n").question
 
 
-def test_people_have_a_day_and_at_most_what_the_clients_timers_can_count() -> None:
+def test_the_default_ttl_is_a_day_and_the_maximum_fits_the_clients_timers() -> None:
     assert TTL_SECONDS == 24 * 60 * 60
     assert LONGEST_TTL == 2_000_000
     assert LONGEST_TTL * 1000 < 2**31
 
 
-def test_a_hook_is_read_with_all_that_it_says() -> None:
+def test_all_fields_of_a_hook_are_read() -> None:
     assert read_hook(BASH) == Hook(
         event=Event.PRE_TOOL_USE,
         session="b29bee4d",
@@ -80,7 +80,7 @@ UNREAD: list[tuple[Any, str, str]] = [
 
 
 @pytest.mark.parametrize(("sent", "pointer", "words"), UNREAD)
-def test_a_refusal_says_where_and_what_is_wrong(sent: Any, pointer: str, words: str) -> None:
+def test_an_error_says_where_and_what_is_wrong(sent: Any, pointer: str, words: str) -> None:
     where, message = refusal(read_hook, sent)
     assert where == pointer
     assert words in message
@@ -96,11 +96,11 @@ def test_a_refusal_says_where_and_what_is_wrong(sent: Any, pointer: str, words: 
     ],
     ids=["before a tool", "without an id", "a dialog", "a dialog with an id"],
 )
-def test_only_a_call_that_can_be_found_again_may_be_deferred(hook: Hook, *, may: bool) -> None:
+def test_only_a_call_with_an_id_before_a_tool_may_be_deferred(hook: Hook, *, may: bool) -> None:
     assert hook.may_defer is may
 
 
-def test_a_call_is_named_by_its_door_its_session_and_its_id() -> None:
+def test_a_call_is_identified_by_integration_session_and_id() -> None:
     call = tool_call(read_hook(BASH), nonce="n")
     assert (call.door, call.tool, call.thread, call.call_id) == ("claude-code", "Bash", "b29bee4d", "toolu_1")
     assert tool_call(read_hook(DIALOG), nonce="n").call_id == "n"
@@ -108,7 +108,7 @@ def test_a_call_is_named_by_its_door_its_session_and_its_id() -> None:
     assert shown(read_hook(BASH)) == {"directory": "/srv/shop"}
 
 
-def test_only_what_a_call_has_can_be_changed_and_nothing_in_the_models_own_questions() -> None:
+def test_only_existing_arguments_are_editable_and_none_in_the_models_questions() -> None:
     assert tool_call(read_hook(BASH), editable=["timeout", "x", "command"], nonce="n").editable == (
         *("timeout", "command"),
     )
@@ -124,22 +124,22 @@ def test_only_what_a_call_has_can_be_changed_and_nothing_in_the_models_own_quest
         *(("WebFetch", "url", "WebFetch: "), ("mcp__shell__run", "command", "shell run: ")),
     ],
 )
-def test_a_question_is_what_the_tool_would_do(tool: str, name: str, before: str) -> None:
+def test_a_question_describes_what_the_tool_would_do(tool: str, name: str, before: str) -> None:
     assert question(tool, {"other": "no", name: "this  one", "": "no"}) == f"{before}this one"
 
 
-def test_a_call_without_a_command_or_a_file_is_asked_about_with_its_arguments() -> None:
+def test_the_question_of_other_tools_lists_the_arguments() -> None:
     assert question("mcp__github__push", {"branch": "x", "force": True}) == "github push branch=x force=true"
     assert question("mcp__github__push", {}) == "github push"
 
 
-def test_a_file_below_the_working_directory_is_named_from_there() -> None:
+def test_a_file_in_the_working_directory_has_a_relative_path() -> None:
     assert question("Edit", {"file_path": "/srv/shop/src/app.py"}) == "Edit src/app.py"
     assert question("Edit", {"file_path": "/srv/shop/src/../../x"}) == "Edit /srv/shop/src/../../x"
     assert question("Edit", {"file_path": "/srv/shop2/app.py"}) == "Edit /srv/shop2/app.py"
 
 
-def test_a_dialog_is_left_to_the_permission_prompt_that_asks_about_the_same_call() -> None:
+def test_a_dialog_is_left_to_the_permission_prompt_for_the_same_call() -> None:
     dialog = read_hook(DIALOG)
     digest = tool_call(dialog, nonce="n").digest
     asked = {"callDigest": digest, "askedBy": "permission-prompt"}
@@ -150,17 +150,17 @@ def test_a_dialog_is_left_to_the_permission_prompt_that_asks_about_the_same_call
 
 
 @pytest.mark.parametrize(("length", "cut"), [(500, False), (501, True), (5000, True)])
-def test_a_question_is_cut_at_five_hundred_characters(length: int, *, cut: bool) -> None:
+def test_a_question_is_truncated_to_500_characters(length: int, *, cut: bool) -> None:
     asked = question("Bash", {"command": "x" * length})
     assert asked == ("x" * 499 + "…" if cut else "x" * length)
     assert len(asked) == 500
 
 
-def test_the_models_own_questions_are_asked_as_they_are() -> None:
+def test_the_models_questions_are_shown_unchanged() -> None:
     assert tool_call(read_hook(ask(REGION, SHOPS)), nonce="n").question == "Which region? Which shops?"
 
 
-def test_only_the_name_of_the_call_may_differ_between_the_same_questions() -> None:
+def test_the_same_question_may_differ_only_in_the_call_id() -> None:
     shows = {"tool": "Bash", "callId": "a"}
     assert same_question(shows, {"tool": "Bash", "callId": "b"})
     assert same_question(shows, {"tool": "Bash"})
@@ -169,7 +169,7 @@ def test_only_the_name_of_the_call_may_differ_between_the_same_questions() -> No
     assert not same_question({"n": 1}, {"n": True})
 
 
-def test_a_question_is_read_with_its_answers() -> None:
+def test_a_question_is_read_with_its_options() -> None:
     assert choices({"questions": [REGION, SHOPS]}) == [
         Choice("Which region?", ("eu", "us"), several=False),
         Choice("Which shops?", ("a", "b", "c"), several=True),
@@ -201,18 +201,20 @@ def test_a_question_is_read_with_its_answers() -> None:
         ([REGION, 7], "/tool_input/questions/1", "different labels"),
     ],
 )
-def test_a_question_that_cannot_be_shown_is_refused_with_a_reason(questions: Any, pointer: str, words: str) -> None:
+def test_the_error_for_a_question_that_cannot_be_shown_gives_the_reason(
+    questions: Any, pointer: str, words: str
+) -> None:
     where, message = refusal(choices, {"questions": questions})
     assert where == pointer
     assert words in message
 
 
-def test_only_the_models_own_questions_have_terms() -> None:
+def test_only_the_models_questions_have_terms() -> None:
     assert terms_of(read_hook(BASH)) == {}
     assert terms_of(called("Bash", {"questions": [REGION]})) == {}
 
 
-def test_a_form_has_a_field_for_every_answer_and_one_for_others() -> None:
+def test_a_form_has_a_field_for_every_option_and_one_for_free_text() -> None:
     assert terms_of(read_hook(ask(REGION, SHOPS))) == {
         "hard_stop": True,
         "form": {
@@ -230,7 +232,7 @@ def test_a_form_has_a_field_for_every_answer_and_one_for_others() -> None:
     }
 
 
-def test_one_question_with_several_answers_is_a_form_and_one_with_one_answer_is_not() -> None:
+def test_a_single_question_is_a_form_only_if_it_is_multi_select() -> None:
     several = terms_of(read_hook(ask(SHOPS)))
     assert list(several["form"]["properties"]) == ["answer1.1", "answer1.2", "answer1.3", "other1"]
     assert (several["form"]["required"], "options" in several) == ([], False)
@@ -239,7 +241,7 @@ def test_one_question_with_several_answers_is_a_form_and_one_with_one_answer_is_
     assert two["form"]["required"] == ["answer1", "answer2"]
 
 
-def test_a_model_that_offers_something_else_itself_gets_it_once() -> None:
+def test_something_else_is_not_added_if_the_model_offers_it() -> None:
     own = {"question": "Which?", "options": [{"label": "Something else"}, {"label": "x"}]}
     fields = terms_of(read_hook(ask(own, SHOPS)))["form"]["properties"]
     assert fields["answer1"]["enum"] == ["Something else", "x"]
@@ -267,7 +269,7 @@ def answers(*questions: Any, option: str | None = None, **given_: Any) -> Any:
     ],
     ids=str,
 )
-def test_of_several_answers_those_that_were_ticked_are_told(given_: dict[str, Any], said: str | None) -> None:
+def test_a_multi_select_answer_lists_the_ticked_options(given_: dict[str, Any], said: str | None) -> None:
     assert answers(SHOPS, **given_) == (None if said is None else {"Which shops?": said})
 
 
@@ -284,19 +286,19 @@ def test_of_several_answers_those_that_were_ticked_are_told(given_: dict[str, An
     ],
     ids=str,
 )
-def test_of_one_answer_the_pick_counts_before_what_else_was_said(given_: dict[str, Any], said: str | None) -> None:
+def test_a_selected_option_takes_precedence_over_free_text(given_: dict[str, Any], said: str | None) -> None:
     told = answers(REGION, SHOPS, answer2_1=True, **given_)
     assert told == (None if said is None else {"Which region?": said, "Which shops?": "a"})
 
 
-def test_a_click_answers_one_question_and_no_other() -> None:
+def test_an_option_answers_only_a_single_question() -> None:
     assert answers(REGION, option="us") == {"Which region?": "us"}
     assert answers(REGION, option="") is None
     assert answers(REGION, answer1="us") is None
     assert answers(SHOPS, option="a") is None
 
 
-def test_what_people_said_is_put_into_the_approval_and_into_nothing_else() -> None:
+def test_answers_are_added_only_to_an_approval_of_the_models_questions() -> None:
     hook = read_hook(ask(REGION))
     said = answered(hook, approval(), option="eu", answers=None)
     assert (said.approved, said.reason) == (True, "Approved.")
@@ -314,7 +316,7 @@ def output(hook: Hook, verdict: Verdict) -> Any:
     return said[1]
 
 
-def test_a_verdict_is_spoken_word_for_word() -> None:
+def test_a_verdict_has_this_exact_output() -> None:
     before, dialog = read_hook(BASH), read_hook(DIALOG)
     changed, no = approval(command="git push --dry-run"), refused("Rejected: No.")
     edits = {"updatedInput": {"command": "git push --dry-run"}}
@@ -332,13 +334,13 @@ def test_a_verdict_is_spoken_word_for_word() -> None:
 
 
 @given(st.dictionaries(st.text(max_size=4), st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=4)))
-def test_arguments_that_nobody_changed_are_not_sent_back(arguments: dict[str, Any]) -> None:
+def test_unchanged_arguments_are_not_sent_back(arguments: dict[str, Any]) -> None:
     hook = called("Bash", arguments)
     assert "updatedInput" not in output(hook, approval(**arguments))
     assert output(hook, approval(**arguments, changed=True))["updatedInput"] == {**arguments, "changed": True}
 
 
-def test_a_call_that_waits_is_deferred_with_the_name_of_its_question() -> None:
+def test_a_deferred_call_names_its_breakpoint() -> None:
     assert deferred(read_hook(BASH), breakpoint_id="bp_1") == {
         "hookSpecificOutput": {
             "hookEventName": "PreToolUse",

@@ -42,7 +42,7 @@ def http(url: Any = URL, **more: Any) -> Hook:
     return hook(type="http", url=url, **more)
 
 
-def test_these_are_the_words_of_claude_code_and_of_our_api() -> None:
+def test_these_are_the_names_and_defaults_of_claude_code_and_our_api() -> None:
     assert DECIDING == ("PreToolUse", "PermissionRequest")
     assert HOOK_PATH == "/api/hooks/claude"
     assert DEFAULT_TIMEOUT == 600
@@ -70,7 +70,7 @@ def test_these_are_the_words_of_claude_code_and_of_our_api() -> None:
         ("", []),
     ],
 )
-def test_a_line_is_taken_apart_as_a_shell_does(command: str, words: list[str]) -> None:
+def test_a_line_is_split_as_a_shell_splits_it(command: str, words: list[str]) -> None:
     assert list(shell_words(command)) == words
 
 
@@ -88,7 +88,7 @@ def test_a_line_is_taken_apart_as_a_shell_does(command: str, words: list[str]) -
         (http(command="assent hook claude"), []),
     ],
 )
-def test_a_command_is_for_a_shell_unless_its_arguments_are_a_list(found: Hook, words: list[str]) -> None:
+def test_a_command_is_split_unless_its_arguments_are_a_list(found: Hook, words: list[str]) -> None:
     assert list(found.words) == words
 
 
@@ -123,7 +123,7 @@ def test_a_command_is_for_a_shell_unless_its_arguments_are_a_list(found: Hook, w
         (http(), ""),
     ],
 )
-def test_the_program_is_the_one_that_calls_the_gate(found: Hook, program: str) -> None:
+def test_the_program_is_the_one_that_starts_the_gate(found: Hook, program: str) -> None:
     assert found.program == program
 
 
@@ -156,7 +156,7 @@ def test_the_program_is_the_one_that_calls_the_gate(found: Hook, program: str) -
         (http(), False),
     ],
 )
-def test_a_shell_that_goes_on_behind_the_gate_swallows_its_failure(found: Hook, *, swallows: bool) -> None:
+def test_a_command_after_the_gate_hides_its_failure(found: Hook, *, swallows: bool) -> None:
     assert found.swallows_failure is swallows
 
 
@@ -177,7 +177,7 @@ def test_a_shell_that_goes_on_behind_the_gate_swallows_its_failure(found: Hook, 
         "(true)||(assent hook claude)",
     ],
 )
-def test_a_line_that_may_pass_the_gate_by_or_turn_it_around_is_known(line: str) -> None:
+def test_a_line_that_can_skip_or_invert_the_gate_is_recognized(line: str) -> None:
     assert shell(line).may_be_skipped
 
 
@@ -196,7 +196,7 @@ def test_a_line_that_may_pass_the_gate_by_or_turn_it_around_is_known(line: str) 
         http(),
     ],
 )
-def test_what_only_prepares_the_gate_does_not_pass_it_by(found: Hook) -> None:
+def test_preparing_commands_do_not_skip_the_gate(found: Hook) -> None:
     assert not found.may_be_skipped
 
 
@@ -231,7 +231,7 @@ def test_what_only_prepares_the_gate_does_not_pass_it_by(found: Hook) -> None:
         (hook(url=URL), False),
     ],
 )
-def test_a_gate_is_our_command_or_our_address(found: Hook, *, gate: bool) -> None:
+def test_a_gate_is_recognized_by_our_command_or_url(found: Hook, *, gate: bool) -> None:
     assert found.is_gate is gate
 
 
@@ -247,11 +247,11 @@ def test_a_gate_is_our_command_or_our_address(found: Hook, *, gate: bool) -> Non
         ([], ["mcp"], False),
     ],
 )
-def test_our_program_is_known_by_its_command(words: list[str], command: list[str], *, ours: bool) -> None:
+def test_our_program_is_recognized_by_its_command(words: list[str], command: list[str], *, ours: bool) -> None:
     assert is_command(words, *command) is ours
 
 
-def test_an_address_and_headers_are_what_is_text() -> None:
+def test_only_strings_count_as_urls_and_headers() -> None:
     assert http().url == URL
     assert http(7).url == ""
     assert hook(type="command", url=URL).url == ""
@@ -264,7 +264,7 @@ def test_an_address_and_headers_are_what_is_text() -> None:
     ("given_", "seconds"),
     [(3600, 3600), (0.5, 0.5), (True, 600), (0, 600), (-1, 600), (-0.5, 600), ("3600", 600), (None, 600), ([], 600)],
 )
-def test_a_hook_waits_as_long_as_it_says_or_ten_minutes(given_: Any, seconds: float) -> None:
+def test_a_hook_has_its_own_timeout_or_ten_minutes(given_: Any, seconds: float) -> None:
     assert shell("x", timeout=given_).timeout == seconds
     assert shell("x").timeout == 600
 
@@ -288,7 +288,7 @@ def test_a_hook_waits_as_long_as_it_says_or_ten_minutes(given_: Any, seconds: fl
         (["--tag", "9"], 86400),
     ],
 )
-def test_people_have_as_long_as_the_command_says_last_or_a_day(options: list[str], seconds: int) -> None:
+def test_the_ttl_of_a_command_is_its_last_option_or_a_day(options: list[str], seconds: int) -> None:
     assert started("assent", "hook", "claude", *options).ttl == seconds
     assert shell(" ".join(["assent hook claude", *options])).ttl == seconds
 
@@ -300,12 +300,12 @@ def test_people_have_as_long_as_the_command_says_last_or_a_day(options: list[str
         *(("?ttl=", 86400), ("?ttl=x", 86400), ("?tt=9", 86400), ("#ttl=9", 86400)),
     ],
 )
-def test_people_have_as_long_as_the_address_says_last_or_a_day(query: str, seconds: int) -> None:
+def test_the_ttl_of_a_url_is_its_last_parameter_or_a_day(query: str, seconds: int) -> None:
     assert http(f"{URL}{query}").ttl == seconds
     assert http(f"{URL}{query}", command="assent hook claude --ttl 5", args=["--ttl", "5"]).ttl == seconds
 
 
-def test_each_variable_is_named_with_its_header() -> None:
+def test_each_variable_is_listed_with_its_header() -> None:
     headers = {"A": "Bearer $TOKEN", "B": "${ONE}-$TWO_2", "C": "plain $ and ${} $1 ${lower}"}
     assert list(http(headers=headers).variables()) == [("A", "TOKEN"), ("B", "ONE"), ("B", "TWO_2")]
 
@@ -324,7 +324,7 @@ def test_each_variable_is_named_with_its_header() -> None:
         ("plain", "plain"),
     ],
 )
-def test_variables_are_filled_in_and_what_is_not_set_is_empty(text: str, filled: str) -> None:
+def test_variables_are_expanded_and_unset_ones_are_empty(text: str, filled: str) -> None:
     assert filled_in(text, {"A": "1", "B": "2"}) == filled
 
 
@@ -340,14 +340,14 @@ def test_variables_are_filled_in_and_what_is_not_set_is_empty(text: str, filled:
         *((ENDLESS, "aaaa", False), (DEEP, "Bash", False)),
     ],
 )
-def test_a_matcher_is_a_list_of_names_or_else_a_pattern(matcher: str, tool: str, *, seen: bool) -> None:
+def test_a_matcher_is_a_list_of_names_or_a_regular_expression(matcher: str, tool: str, *, seen: bool) -> None:
     assert covers(matcher, tool) is seen
     assert Hook(place=Place("f"), event="x", matcher=matcher, settings={}).sees(tool) is seen
 
 
 @given(st.text(alphabet="aB*+?.|,(){}[]^$\\ 19-", max_size=12), st.sampled_from(["Bash", "aB", "mcp__a__b"]))
 @pytest.mark.filterwarnings("ignore:Possible:FutureWarning")
-def test_whatever_the_matcher_it_sees_a_tool_or_not(matcher: str, tool: str) -> None:
+def test_any_matcher_either_covers_a_tool_or_not(matcher: str, tool: str) -> None:
     assert covers(matcher, tool) in {True, False}
     if is_broken(matcher):
         assert not covers(matcher, tool)
@@ -360,11 +360,11 @@ def test_whatever_the_matcher_it_sees_a_tool_or_not(matcher: str, tool: str) -> 
         *(("(", True), ("[", True), ("**", True), ("*Bash", True), (ENDLESS, True), (DEEP, True)),
     ],
 )
-def test_a_star_is_no_pattern_and_yet_not_broken(matcher: str, *, broken: bool) -> None:
+def test_a_lone_star_is_not_a_broken_matcher(matcher: str, *, broken: bool) -> None:
     assert is_broken(matcher) is broken
 
 
-def test_a_hook_is_read_with_its_event_its_matcher_and_its_place() -> None:
+def test_a_hook_is_read_with_its_event_matcher_and_place() -> None:
     first, second, third = {"type": "command"}, {"type": "http"}, {"type": "prompt"}
     content = {
         "hooks": {
@@ -386,7 +386,7 @@ def test_a_hook_is_read_with_its_event_its_matcher_and_its_place() -> None:
 
 
 @pytest.mark.parametrize("content", [None, 7, [], {}, {"hooks": None}, {"hooks": []}, {"hooks": {"Stop": None}}])
-def test_where_there_are_no_hooks_none_are_read(content: Any) -> None:
+def test_settings_without_hooks_yield_no_hooks(content: Any) -> None:
     assert list(hooks(Document(path="f", content=content))) == []
 
 
@@ -410,7 +410,7 @@ SHAPES: list[tuple[Any, list[str]]] = [
 
 
 @pytest.mark.parametrize(("content", "pointers"), SHAPES)
-def test_what_cannot_be_loaded_is_named_where_it_stands(content: Any, pointers: list[str]) -> None:
+def test_each_malformed_entry_is_reported_at_its_place(content: Any, pointers: list[str]) -> None:
     found = list(misshapen(Document(path="f", content=content)))
     assert [each.place for each in found] == [Place("f", pointer) for pointer in pointers]
     assert all((each.check, each.severity) == ("shape", Severity.PROBLEM) for each in found)

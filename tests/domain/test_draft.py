@@ -38,7 +38,7 @@ def with_file(**entry: Any) -> dict[str, Any]:
         (with_file(contentBase64="a"), "/payload/context/files/0/contentBase64"),
     ],
 )
-def test_a_body_that_contradicts_itself_is_refused(sent: dict[str, Any], pointer: str) -> None:
+def test_a_contradictory_body_is_rejected(sent: dict[str, Any], pointer: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         draft(sent)
     errors = refused.value.details["errors"]
@@ -46,20 +46,20 @@ def test_a_body_that_contradicts_itself_is_refused(sent: dict[str, Any], pointer
     assert errors[0]["pointer"] == pointer
 
 
-def test_the_same_thing_said_twice_is_said_once() -> None:
+def test_a_value_given_twice_is_used_once() -> None:
     made = draft(body({"title": "A", "tags": ["x", "y"], "context": {"runId": "r"}}, title="A", runId="r", tags=["y"]))
     assert (made.title, made.run_id, made.tags) == ("A", "r", ("y", "x"))
 
 
 @given(st.lists(st.sampled_from("abc")), st.lists(st.sampled_from("abc")))
-def test_tags_are_the_union(top: list[str], inner: list[str]) -> None:
+def test_tags_of_the_body_and_payload_are_merged(top: list[str], inner: list[str]) -> None:
     made = draft(body({"tags": inner}, tags=top))
     assert set(made.tags) == {*top, *inner}
     assert len(made.tags) == len(set(made.tags))
 
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
-def test_every_strategy_can_be_asked_for(name: str) -> None:
+def test_every_strategy_can_be_requested(name: str) -> None:
     assert draft(body({"strategy": name, "expert": ["ann"]})).strategy == name
     assert (name in NEEDS_EXPERTS) or draft(body({"strategy": name})).strategy == name
 
@@ -77,7 +77,7 @@ def test_the_gate_is_given_or_derived(sent: dict[str, Any], gate: str) -> None:
     assert draft(sent).gate == gate
 
 
-def test_files_are_known_by_their_digests_and_their_bytes_leave_the_payload() -> None:
+def test_a_payload_has_digests_of_files_instead_of_their_content() -> None:
     inline = draft(with_file(content="hé"))
     encoded = draft(with_file(contentBase64=base64.b64encode("hé".encode()).decode()))
     named = draft(with_file(sha256=sha256("hé".encode())))
@@ -87,12 +87,12 @@ def test_files_are_known_by_their_digests_and_their_bytes_leave_the_payload() ->
     assert inline.payload["context"]["files"][0]["sha256"] == sha256("hé".encode())
 
 
-def test_a_file_past_the_limit_is_refused() -> None:
+def test_a_file_over_the_limit_is_rejected() -> None:
     with pytest.raises(TooLarge):
         draft(with_file(content="x" * (MAX_FILE + 1)))
 
 
-def test_reading_a_body_leaves_it_as_it_was() -> None:
+def test_reading_a_body_does_not_modify_it() -> None:
     sent = with_file(content="x")
     draft(sent)
     assert sent == with_file(content="x")

@@ -15,21 +15,21 @@ from tests.domain.test_draft import body, with_file
 MEBIBYTE = 1024 * 1024
 
 
-def test_a_file_may_have_ten_mebibytes_and_all_of_them_fifty() -> None:
+def test_a_file_may_have_10_mib_and_all_files_together_50_mib() -> None:
     assert draft(with_file(content="x" * (10 * MEBIBYTE))).files[0].sha256 is not None
     with pytest.raises(TooLarge, match=r"^/payload/context/files/0 is larger than 10485760 bytes\.$"):
         draft(with_file(content="x" * (10 * MEBIBYTE + 1)))
     assert drafts.MAX_FILES == 50 * MEBIBYTE
 
 
-def test_a_bare_request_gets_what_goes_without_saying() -> None:
+def test_a_minimal_request_gets_the_defaults() -> None:
     made = draft(body())
     assert (made.strategy, made.priority, made.experts, made.tags, made.files) == ("single", "normal", (), (), ())
     assert (made.title, made.run_id, made.risk, made.on_timeout) == (None, None, None, None)
     assert (made.ttl_seconds, made.callback_url, made.payload) == (None, None, {})
 
 
-def test_a_full_request_is_read_in_full() -> None:
+def test_all_fields_of_a_request_are_read() -> None:
     sent = body(
         {"expert": ["ann", "bob", "ann"], "strategy": "quorum", "risk": "low", "title": "T", "options": ["a", "b"]},
         priority="high",
@@ -45,25 +45,25 @@ def test_a_full_request_is_read_in_full() -> None:
     assert made.payload == sent["payload"]
 
 
-def test_one_expert_may_stand_alone() -> None:
+def test_a_single_expert_may_be_given_as_text() -> None:
     assert draft(body({"expert": "ann"})).experts == ("ann",)
     assert draft(body({"expert": "ann", "strategy": "quorum"})).experts == ("ann",)
 
 
 @pytest.mark.parametrize(("top", "inner"), [("r", None), (None, "r"), ("r", "r")])
-def test_what_is_said_once_counts_wherever_it_is_said(top: str | None, inner: str | None) -> None:
+def test_the_title_and_run_id_may_be_given_in_either_place_or_both(top: str | None, inner: str | None) -> None:
     sent = body({"title": inner, "context": {"runId": inner}}, title=top, runId=top)
     assert (draft(sent).title, draft(sent).run_id) == ("r", "r")
 
 
-def test_an_empty_title_is_not_the_same_as_none() -> None:
+def test_an_empty_title_contradicts_another_title() -> None:
     with pytest.raises(InvalidRequest):
         draft(body({"title": "A"}, title=""))
     with pytest.raises(InvalidRequest):
         draft(body({"title": ""}, title="A"))
 
 
-def test_a_file_is_given_by_its_bytes_or_its_digest_or_only_named() -> None:
+def test_a_file_is_given_by_content_or_digest_or_only_by_path() -> None:
     files = draft(
         body(
             {
@@ -96,7 +96,7 @@ def test_a_file_is_given_by_its_bytes_or_its_digest_or_only_named() -> None:
     }
 
 
-def test_a_file_given_in_two_ways_is_refused_with_both() -> None:
+def test_the_error_for_a_file_given_in_two_ways_names_both() -> None:
     entry = {"path": "a", "format": "text"}
     sent = body({"context": {"files": [entry, entry | {"contentBase64": "eA==", "sha256": "0"}]}})
     with pytest.raises(InvalidRequest, match=r"^/payload/context/files/1: has contentBase64 and sha256; send only one"):
@@ -104,12 +104,12 @@ def test_a_file_given_in_two_ways_is_refused_with_both() -> None:
 
 
 @pytest.mark.parametrize("encoded", ["e A==", "eA==\n", "e-_="])
-def test_base64_is_taken_strictly(encoded: str) -> None:
+def test_base64_is_parsed_strictly(encoded: str) -> None:
     with pytest.raises(InvalidRequest, match=r"^/payload/context/files/0/contentBase64: is not valid base64$"):
         draft(with_file(contentBase64=encoded))
 
 
-def test_the_digest_of_a_draft_is_over_this_content_in_this_form() -> None:
+def test_the_digest_of_a_draft_has_this_exact_form() -> None:
     """With any other form, every stored breakpoint would be reported as forged."""
     content = {
         "project": "p", "agentId": "agent-1", "runId": "r", "title": "T", "gate": "t", "tags": ["x"],
@@ -120,7 +120,7 @@ def test_the_digest_of_a_draft_is_over_this_content_in_this_form() -> None:
     assert draft(body({"question": "Q?"}, title="T", runId="r", tags=["x"])).digest("p") == expected
 
 
-def test_a_gate_is_made_of_the_title_or_else_the_question_or_else_the_agent() -> None:
+def test_a_gate_is_derived_from_the_title_the_question_or_the_agent() -> None:
     sents: list[tuple[dict[str, Any], str]] = [
         (body({"question": "Q"}, title="T"), "t"),
         (body({"question": "Q"}, title=""), "q"),

@@ -31,7 +31,7 @@ from assent.domain.durations import duration, seconds, whole_seconds
         ("1m1ms", 60.001),
     ],
 )
-def test_a_length_is_read_as_it_is_meant(text: str, length: int) -> None:
+def test_a_duration_is_parsed_into_seconds(text: str, length: int) -> None:
     assert seconds(text) == length
 
 
@@ -40,7 +40,7 @@ def test_a_length_is_read_as_it_is_meant(text: str, length: int) -> None:
     ["", "5", "m", "soon", "1w", "1M", "-1s", "+1s", "1.5h", "1 h", " 1h", "1h ", "1h\n", "1h, 2m", "1s1m", "30m2h",
      "1h1h", "١h", "²s", "1000000d", "1000000h", "1000000m", "1000000000s", "1ms1s", "ms", "1 ms", "1.5ms"],
 )  # fmt: skip
-def test_what_is_no_length_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="must be a duration, for example 500ms, 30s, 30m, 2h or 1d"):
         seconds(text)
 
@@ -63,21 +63,21 @@ def test_what_is_no_length_is_refused(text: str) -> None:
         (60.001, "1m1ms"),
     ],
 )
-def test_a_length_is_written_in_the_largest_units_that_fit(length: int, text: str) -> None:
+def test_a_duration_is_formatted_with_the_largest_possible_units(length: int, text: str) -> None:
     assert duration(length) == text
 
 
 @given(st.integers(0, 999_999 * 86_400))
-def test_what_is_written_is_read_as_the_same(length: int) -> None:
+def test_a_formatted_duration_is_parsed_as_the_same_value(length: int) -> None:
     assert seconds(duration(length)) == length
 
 
 @given(st.integers(0, 10**9))
-def test_milliseconds_are_written_and_read_as_the_same(length: int) -> None:
+def test_a_formatted_duration_keeps_its_milliseconds(length: int) -> None:
     assert seconds(duration(length / 1000)) == length / 1000
 
 
 @pytest.mark.parametrize(("text", "length"), [("500ms", 1), ("1s", 1), ("1s1ms", 2), ("30m", 1_800)])
-def test_where_parts_of_a_second_make_no_difference_they_are_rounded_up(text: str, length: int) -> None:
+def test_fractions_are_rounded_up_where_only_whole_seconds_are_allowed(text: str, length: int) -> None:
     found = whole_seconds(text)
     assert (found, type(found)) == (length, int)

@@ -36,7 +36,7 @@ def test_every_code_is_used_once() -> None:
 
 
 @every_error
-def test_a_code_is_a_plain_word(kind: type[AssentError]) -> None:
+def test_a_code_consists_of_lowercase_words(kind: type[AssentError]) -> None:
     assert re.fullmatch(r"[a-z]+(_[a-z]+)*", kind.code)
 
 
@@ -46,17 +46,17 @@ def test_every_error_has_its_http_status(kind: type[AssentError]) -> None:
 
 
 @every_error
-def test_every_error_stands_in_the_picture_at_its_place(kind: type[AssentError]) -> None:
+def test_every_error_is_at_its_place_in_the_documented_tree(kind: type[AssentError]) -> None:
     depth = len(kind.__mro__) - len(AssentError.__mro__)
     assert documented()[kind.__name__] == depth
 
 
-def test_the_picture_shows_nothing_that_does_not_exist() -> None:
+def test_the_documented_tree_shows_only_existing_errors() -> None:
     assert set(documented()) == {kind.__name__ for kind in EVERY}
 
 
 @every_error
-def test_every_error_says_something_without_being_told_what(kind: type[AssentError]) -> None:
+def test_every_error_has_a_default_message(kind: type[AssentError]) -> None:
     error = kind()
     assert error.message == kind.title
     assert problem(error).status_code == STATUS[kind]
@@ -90,5 +90,5 @@ STABLE = {
 
 
 @pytest.mark.parametrize(("name", "code"), STABLE.items(), ids=STABLE)
-def test_a_published_code_stays_as_it_is(name: str, code: str) -> None:
+def test_a_published_code_never_changes(name: str, code: str) -> None:
     assert getattr(errors, name).code == code

@@ -41,7 +41,7 @@ def test_the_proposal_names_the_arguments_and_the_directory() -> None:
         {"tool": "PowerShell"},
     ],
 )
-def test_it_matches_no_other_call(change: dict[str, Any]) -> None:
+def test_the_proposal_matches_no_other_call(change: dict[str, Any]) -> None:
     first = subject("tool.bash", BASH)
     claimed = {"callDigest": first.values["payload"]["callDigest"]}
     assert match(parse(propose(first)), subject("tool.bash", BASH | change | claimed)) is not True
@@ -72,14 +72,16 @@ def test_it_matches_no_other_call(change: dict[str, Any]) -> None:
         ("tool.edit", {"tool": "Edit", "arguments": {"edits": []}}, {"arguments": None}),
     ],
 )  # fmt: skip
-def test_every_question_about_a_call_is_pinned_to_it(gate: str, payload: dict[str, Any], other: dict[str, Any]) -> None:
+def test_every_proposal_for_a_call_matches_only_that_call(
+    gate: str, payload: dict[str, Any], other: dict[str, Any]
+) -> None:
     pattern = parse(propose(subject(gate, payload)))
     assert match(pattern, subject(gate, payload)) is True
     claimed = {"callDigest": subject(gate, payload).values["payload"]["callDigest"]}
     assert match(pattern, subject(gate, payload | other | claimed)) is not True
 
 
-def test_the_digests_that_doors_send_are_those_of_the_server() -> None:
+def test_integrations_and_the_server_compute_the_same_call_digests() -> None:
     assert call_digest({**BASH, "door": "claude-code", "callId": "1"}) == tool_digest("Bash", BASH["arguments"])  # type: ignore[arg-type]
     assert call_digest({"function": "shop.pay", "arguments": {"to": "ann"}}) == function_digest(
         "shop.pay", {"to": "ann"}
@@ -108,15 +110,13 @@ def test_the_digests_that_doors_send_are_those_of_the_server() -> None:
         ("tool.write", {"tool": "Write", "arguments": {"file_path": ".claude/settings.json"}}),
     ],
 )
-def test_nothing_is_offered_where_only_a_whole_tool_could_be_written_or_no_rule_is_followed(
-    gate: str, payload: dict[str, Any]
-) -> None:
+def test_nothing_is_offered_for_a_whole_tool_or_where_rules_do_not_apply(gate: str, payload: dict[str, Any]) -> None:
     asked = Subject(gate, {"agentId": "claude-code", "payload": payload})
     with pytest.raises(InvalidRequest, match="No rule can be suggested"):
         propose(asked)
 
 
-def test_what_is_not_about_a_call_is_offered_as_before() -> None:
+def test_a_breakpoint_without_a_call_gets_a_rule_for_its_gate_and_agent() -> None:
     assert propose(subject("deploy", {"question": "Deploy?"})) == "deploy(agentId = 'claude-code')"
     assert is_offered("deploy", {})
     assert not is_offered("tool.bash", {})

@@ -50,27 +50,27 @@ def asked(
         [["rm"], [["-rf"], "/"]], ["RM", "-RF"], ["ls", "rm\u200b -rf"],
     ],
 )  # fmt: skip
-def test_a_never_rule_is_not_passed_by_type_or_spelling(command: Any) -> None:
+def test_a_never_rule_cannot_be_bypassed_by_type_or_spelling(command: Any) -> None:
     assert asked(command) == (Source.NEVER, True)
 
 
 @pytest.mark.parametrize("command", [[], {}, {"line": "ls"}, 5, True, None, ["ls", {}], ["ls", 5], ["ls", []], [[]]])
-def test_what_is_no_text_cannot_be_ruled_out(command: Any) -> None:
+def test_a_value_that_is_not_text_may_match_a_never_rule(command: Any) -> None:
     assert asked(command) == (Source.NEVER, None)
 
 
 @pytest.mark.parametrize("command", ["ls", "rm file", ["ls", "-la"], ["rm", "file", "-rf"], "ŗm -rf", ""])
-def test_another_command_is_not_stopped(command: Any) -> None:
+def test_an_unrelated_command_is_not_stopped(command: Any) -> None:
     assert asked(command) == (Source.AUTO, False)
 
 
-def test_a_list_too_long_to_be_read_cannot_be_ruled_out() -> None:
+def test_a_list_with_too_many_elements_may_match_a_never_rule() -> None:
     assert asked(["ls"] * (MAX_ELEMENTS + 1)) == (Source.NEVER, None)
     longest = Subject("shell.run", {"payload": {"command": ["ls"] * MAX_ELEMENTS}})
     assert match(parse("shell.*(payload.command contains 'rm -rf')"), longest, loose=True) is False
 
 
-def test_a_list_is_approved_up_to_the_length_that_is_searched_for_protected_files() -> None:
+def test_a_list_longer_than_the_search_for_protected_files_is_not_approved() -> None:
     values = MOST_VALUES - 1  # its name counts too
     assert asked(["ls"] * values) == (Source.AUTO, False)
     assert asked(["ls"] * (values + 1)) == (Source.PROTECTED, False)
@@ -78,7 +78,7 @@ def test_a_list_is_approved_up_to_the_length_that_is_searched_for_protected_file
 
 
 @pytest.mark.parametrize("gate", ["Shell.run", "SHELL.RUN", "shell\u200b.run", "ｓhell.run", "she\u00adll.x"])
-def test_the_glob_of_a_never_rule_folds_and_that_of_an_auto_rule_does_not(gate: str) -> None:
+def test_only_the_globs_of_never_rules_ignore_case_and_spelling(gate: str) -> None:
     assert asked("rm -rf", gate=gate) == (Source.NEVER, True)
     exact = Rulebook.of([Rule(id="rule-auto", pattern="shell.*", action="auto-approve")])
     assert exact.fitting(gate, 0) == []
@@ -109,27 +109,27 @@ def test_the_glob_of_a_never_rule_folds_and_that_of_an_auto_rule_does_not(gate: 
         ("*(payload.env contains 'café')", "CAFE\u0301", True),
     ],
 )
-def test_positive_predicates_are_loosened_and_negated_ones_stay_exact(pattern: str, value: Any, held: Truth) -> None:
+def test_positive_conditions_are_loosened_and_negated_ones_stay_exact(pattern: str, value: Any, held: Truth) -> None:
     subject = Subject("gate", {"payload": {"env": value}})
     assert match(parse(pattern), subject, loose=True) is held
     assert explain(parse(pattern), subject, loose=True)[0].held
 
 
 @pytest.mark.parametrize("tags", [["Critical"], ["critical "], ["cri\u200btical"], ["ＣRITICAL"]])
-def test_always_break_on_folds_like_a_never_rule(tags: list[str]) -> None:
+def test_always_break_on_ignores_case_and_spelling(tags: list[str]) -> None:
     book = Rulebook.of([Rule(id="rule-auto", pattern="*", action="auto-approve")], ["critical"])
     found = recommend(book, Subject("gate", {"tags": tags}), hard_stop=False, after_n=None, consecutive=0, now=0)
     assert found.source is Source.ALWAYS_BREAK_ON
 
 
-def test_no_tags_are_known_to_be_none_and_a_tag_is_matched_as_a_whole() -> None:
+def test_missing_tags_are_an_empty_list_and_a_tag_matches_as_a_whole() -> None:
     pattern = parse("*(tags contains 'prod' OR expert = 'ann')")
     for tags, held in (([], False), (["non-prod"], False), (["PROD"], True)):
         assert match(pattern, Subject("gate", {"tags": tags}), loose=True) is held
     assert match(pattern, Subject("gate", {"expert": "Ann"}), loose=True) is True
 
 
-def test_a_back_test_of_a_never_rule_reads_as_loosely_as_the_rule() -> None:
+def test_a_back_test_of_a_never_rule_matches_as_loosely_as_the_rule() -> None:
     past = Past(subject=Subject("Shell.run", {"payload": {"command": ["RM", "-rf"]}}))
     pattern = parse("shell.*(payload.command contains 'rm -rf')")
     for action, effect in ((RuleAction.NEVER, Effect.ACTS), (RuleAction.AUTO, Effect.NONE)):
@@ -137,7 +137,7 @@ def test_a_back_test_of_a_never_rule_reads_as_loosely_as_the_rule() -> None:
 
 
 @given(trees(predicates()), subjects())
-def test_loosening_never_narrows(tree: Node, subject: Subject) -> None:
+def test_loose_matching_never_matches_less_than_exact_matching(tree: Node, subject: Subject) -> None:
     pattern = parse(f"*({written(tree, Style())})")
     assert ORDER[match(pattern, subject, loose=True)] >= ORDER[match(pattern, subject)]
 
@@ -176,7 +176,7 @@ def rewritten(draw: st.DrawFn) -> tuple[str, str, Any]:
 
 @given(rewritten())
 @example(("contains", "rm -rf", ["rm", "-rf"]))
-def test_no_rewriting_of_a_matching_value_gets_past(case: tuple[str, str, Any]) -> None:
+def test_no_spelling_of_a_matching_value_bypasses_a_never_rule(case: tuple[str, str, Any]) -> None:
     verb, wanted, value = case
     pattern = parse(f"*(payload.value {verb} '{wanted}')")
     assert match(pattern, Subject("gate", {"payload": {"value": value}}), loose=True) is True
@@ -184,35 +184,35 @@ def test_no_rewriting_of_a_matching_value_gets_past(case: tuple[str, str, Any]) 
 
 @pytest.mark.parametrize("value", ["r\U00016fe4m\u3164-rf", ["r\U00016fe4m\u3164-rf"], "r\u3164m\u2800-\u3164r\u2800f"])
 @pytest.mark.parametrize("test", ["= 'rm -rf'", "contains 'rm -r'", "matches 'rm -*'", "endswith 'm -rf'"])
-def test_several_fillers_in_one_text_hide_nothing(test: str, value: Any) -> None:
+def test_several_filler_characters_cannot_hide_a_match(test: str, value: Any) -> None:
     pattern = parse(f"*(payload.value {test})")
     assert match(pattern, Subject("gate", {"payload": {"value": value}}), loose=True) is True
 
 
 @pytest.mark.parametrize("test", ["= 'rm -rf'", "contains 'rm'", "matches 'rm *'", ">= 'rm'"])
-def test_another_text_with_several_fillers_cannot_be_ruled_out(test: str) -> None:
+def test_unrelated_text_with_several_fillers_may_match(test: str) -> None:
     pattern = parse(f"*(payload.value {test})")
     assert match(pattern, Subject("gate", {"payload": {"value": "l\u3164s\u3164"}}), loose=True) is None
 
 
-def test_several_fillers_in_a_tag_do_not_pass_always_break_on() -> None:
+def test_fillers_in_a_tag_do_not_bypass_always_break_on() -> None:
     book = Rulebook.of([Rule(id="rule-auto", pattern="*", action="auto-approve")], ["needs review"])
     assert book.breaks_on("needs\u3164rev\u3164iew")
     assert not book.breaks_on("needs\u3164rev\u3164iews")
 
 
 @given(st.text(max_size=40))
-def test_a_reading_reads_the_same_again(text: str) -> None:
+def test_a_normalized_text_has_a_reading_in_common_with_the_original(text: str) -> None:
     assert set(readings(text)) & set(readings(readings(text)[0]))
 
 
 @pytest.mark.parametrize("arguments", [{"force": True}, [{"force": True}], '{"force": true}', 5])
-def test_exists_in_a_never_rule_is_not_passed_by_another_type_on_the_way(arguments: Any) -> None:
+def test_exists_in_a_never_rule_cannot_be_bypassed_by_a_parent_of_another_type(arguments: Any) -> None:
     source, _ = asked(arguments, "shell.*(payload.command.force exists)")
     assert source is Source.NEVER
 
 
 @pytest.mark.parametrize("arguments", [{}, {"other": 1}, None])
-def test_exists_is_false_where_nothing_is_in_the_way(arguments: Any) -> None:
+def test_exists_is_false_if_the_parent_has_no_such_member(arguments: Any) -> None:
     source, _ = asked(arguments, "shell.*(payload.command.force exists)")
     assert source is not Source.NEVER

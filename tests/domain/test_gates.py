@@ -24,28 +24,28 @@ sayable = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size
         ("a" * 300, "a" * MAX_GATE),
     ],
 )
-def test_titles_become_the_gates_people_expect(title: str, gate: str) -> None:
+def test_titles_become_the_expected_gates(title: str, gate: str) -> None:
     assert slug(title) == gate
 
 
 @pytest.mark.parametrize("title", ["日本語", "한국어", "עברית", "ไทย", "🚀", "👩‍👩‍👧", "Ωμέγα"])
-def test_titles_outside_latin_are_spelt_out(title: str) -> None:
+def test_titles_in_other_scripts_are_transliterated(title: str) -> None:
     assert not slug(title).startswith("breakpoint-")
     assert re.search("[a-z0-9]", slug(title))
 
 
 @pytest.mark.parametrize("title", ["!!!", "...", "—", "   ", "?", "\u200b", "-", ". .", ".-.", "... ?! ..."])
-def test_a_title_that_leaves_nothing_gets_a_name_of_its_own(title: str) -> None:
+def test_a_title_without_usable_characters_gets_a_generated_gate(title: str) -> None:
     assert re.fullmatch(r"breakpoint-[0-9a-f]{8,}", slug(title))
 
 
 @given(st.lists(st.text("!?-—… .()\u200b", min_size=1, max_size=12), unique=True, min_size=2, max_size=6))
-def test_different_titles_never_share_the_fallback(titles: list[str]) -> None:
+def test_different_titles_never_share_a_generated_gate(titles: list[str]) -> None:
     assert len({slug(title) for title in titles}) == len(titles)
 
 
 @given(sayable)
-def test_a_slug_has_the_shape_the_specification_gives(title: str) -> None:
+def test_a_gate_has_the_specified_format(title: str) -> None:
     gate = slug(title)
     assert re.fullmatch(r"[a-z0-9.]+(-[a-z0-9.]+)*", gate)
     assert re.search(r"[a-z0-9]", gate)
@@ -53,16 +53,16 @@ def test_a_slug_has_the_shape_the_specification_gives(title: str) -> None:
 
 
 @given(sayable)
-def test_a_slug_is_its_own_slug(title: str) -> None:
+def test_the_slug_of_a_slug_is_the_same(title: str) -> None:
     assert slug(slug(title)) == slug(title)
 
 
 @given(st.from_regex(r"[a-z0-9]{1,8}(\.[a-z0-9]{1,8}){0,3}", fullmatch=True))
-def test_a_gate_written_as_a_title_stays_as_it_is(gate: str) -> None:
+def test_a_title_in_the_format_of_a_gate_is_unchanged(gate: str) -> None:
     assert slug(gate) == gate
 
 
 @given(st.text("abc XYZ-_.!", min_size=1, max_size=30))
-def test_case_and_punctuation_do_not_make_another_gate(title: str) -> None:
+def test_case_and_punctuation_do_not_change_the_gate(title: str) -> None:
     assume(re.search("[a-z]", slug(title)))
     assert slug(title.upper()) == slug(title)

@@ -41,48 +41,48 @@ def test_the_action_is_the_headline(tool: str, arguments: dict[str, Any], line: 
 
 
 @pytest.mark.parametrize("value", [None, "", " \n", 7, {}, ["x", 7], [[]]])
-def test_a_command_that_is_no_text_is_no_command(value: object) -> None:
+def test_a_command_that_is_not_text_is_not_used(value: object) -> None:
     assert not call_headline("Bash", {"command": value}).startswith("Bash:")
     assert headline("Clean up", "a.gate", {"command": value}).text == "Clean up"
 
 
 @pytest.mark.parametrize("amount", [True, None, "", "lots", {"value": 5}])
-def test_what_is_no_number_is_no_amount(amount: object) -> None:
+def test_an_amount_that_is_not_a_number_is_not_used(amount: object) -> None:
     assert call_headline("pay", {"amount": amount}).startswith("pay amount=")
 
 
-def test_a_line_break_in_a_command_is_seen() -> None:
+def test_a_line_break_in_a_command_is_made_visible() -> None:
     assert call_headline("Bash", {"command": "git status\r\n  rm -rf /\n"}) == "git status ⏎ rm -rf /"
 
 
-def test_a_hidden_character_is_kept_to_be_marked() -> None:
+def test_a_hidden_character_is_kept_so_that_it_can_be_marked() -> None:
     line = call_headline("Bash", {"command": "echo safe\u202e\u2028\x1frm"})
     assert visible(line) == "echo safe⟦U+202E⟧⟦U+2028⟧⟦U+001F⟧rm"
 
 
-def test_a_long_command_is_cut_and_says_so() -> None:
+def test_a_long_command_is_truncated_with_an_ellipsis() -> None:
     line = call_headline("Bash", {"command": "x" * 600})
     assert line == "x" * (LONGEST_HEADLINE - 1) + "…"
 
 
-def test_a_command_comes_before_the_title_and_the_title_stays() -> None:
+def test_the_command_is_the_headline_and_the_title_is_kept() -> None:
     payload = {"tool": "Bash", "arguments": {"command": "git push"}, "question": "Push?"}
     assert headline("Ship 4.12", "tool.bash", payload) == Headline("git push", "Ship 4.12", code=True)
 
 
 @pytest.mark.parametrize("title", [None, "Bash", "git push", "git pu…"])
-def test_a_title_that_says_nothing_more_is_not_shown_twice(title: str | None) -> None:
+def test_a_title_that_repeats_the_command_is_not_shown_twice(title: str | None) -> None:
     payload = {"tool": "Bash", "arguments": {"command": "git push"}}
     assert headline(title, "tool.bash", payload) == Headline("git push", code=True)
 
 
-def test_a_title_stays_the_headline_where_the_arguments_say_less() -> None:
+def test_a_title_is_the_headline_if_the_arguments_say_less() -> None:
     payload = {"function": "shop.release.deploy", "arguments": {"target": "prod"}, "question": "Go?"}
     assert headline("Deploy 4.12 to production", "call.deploy", payload).text == "Deploy 4.12 to production"
     assert headline("deploy", "call.deploy", payload).text == "deploy target=prod"
 
 
-def test_without_a_call_the_title_the_question_or_the_gate_is_the_headline() -> None:
+def test_without_a_call_the_title_question_or_gate_is_the_headline() -> None:
     assert headline("Deploy", "a.gate", {"question": "Now?"}).text == "Deploy"
     assert headline(None, "a.gate", {"question": "Deploy\nnow?"}).text == "Deploy now?"
     assert headline(None, "a.gate", {"question": " "}).text == "a.gate"
@@ -94,7 +94,7 @@ def test_the_command_of_assent_gate_is_its_headline() -> None:
     assert headline("Clean up", "shell.rm", payload) == Headline("rm -r 'old logs'", "Clean up", code=True)
 
 
-def test_a_file_below_the_directory_of_the_payload_is_named_from_there() -> None:
+def test_a_file_in_the_payloads_directory_has_a_relative_path() -> None:
     payload = {"tool": "Edit", "arguments": {"file_path": "/srv/shop/a.py"}, "directory": "/srv/shop"}
     assert headline(None, "tool.edit", payload).text == "Edit a.py"
 
@@ -112,7 +112,7 @@ def test_the_title_of_a_tool_call_is_its_headline() -> None:
         json_values | st.dictionaries(st.sampled_from(["command", "path", "amount", "to", "currency"]), json_values),
     ),
 )
-def test_any_payload_has_a_headline_on_one_line(title: str | None, payload: dict[str, Any]) -> None:
+def test_any_payload_has_a_one_line_headline(title: str | None, payload: dict[str, Any]) -> None:
     found = headline(title, "a.gate", payload)
     assert found.text
     assert len(found.text) <= LONGEST_HEADLINE

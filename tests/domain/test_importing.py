@@ -64,7 +64,7 @@ def metadata(told: Retold, kind: str) -> list[Any]:
     st.none() | st.integers(1, 120),
     st.none() | st.text(max_size=8),
 )
-def test_whatever_was_said_and_however_it_ended_an_audit_finds_nothing(
+def test_an_imported_breakpoint_has_no_audit_findings(
     past: Past, said: list[tuple[str, str, int]], ttl: int | None, last: str | None
 ) -> None:
     release = replace(past.release, comment=last) if past.release else None
@@ -85,7 +85,7 @@ def test_whatever_was_said_and_however_it_ended_an_audit_finds_nothing(
         ("default", "orig-2", NOW, False),
     ],
 )
-def test_a_breakpoint_has_one_id_here_however_often_it_is_imported(
+def test_an_import_always_gives_a_breakpoint_the_same_id(
     project: str, origin: str, created_at: int, *, same: bool
 ) -> None:
     """An import with a later version must find what an earlier version imported."""
@@ -93,7 +93,7 @@ def test_a_breakpoint_has_one_id_here_however_often_it_is_imported(
     assert (id_of(project, origin, created_at=created_at) == known) is same
 
 
-def test_an_id_is_in_its_place_in_time() -> None:
+def test_ids_of_imported_breakpoints_sort_by_creation_time() -> None:
     moments = [0, 1_000, NOW - 1_000, NOW, NOW + 1_000, NOW + 86_400 * SECOND, 253_402_300_799 * SECOND]
     ids = [id_of("default", f"orig-{n}", created_at=moment) for n, moment in enumerate(moments)]
     assert ids == sorted(ids)
@@ -110,7 +110,7 @@ def test_an_id_is_in_its_place_in_time() -> None:
         ("n" * 100, "import/" + "n" * 100),
     ],
 )
-def test_a_name_that_can_be_read_stays(author: str, name: str) -> None:
+def test_a_readable_author_name_is_kept(author: str, name: str) -> None:
     assert name_of(author) == name
 
 
@@ -124,7 +124,7 @@ def test_a_name_that_can_be_read_stays(author: str, name: str) -> None:
         ("a\ud800", "import/a-"),
     ],
 )
-def test_a_name_that_cannot_is_told_apart_from_all_others(author: str, begins: str) -> None:
+def test_an_unreadable_author_name_gets_a_distinct_suffix(author: str, begins: str) -> None:
     name = name_of(author)
     assert name.startswith(begins)
     assert name.isprintable()
@@ -132,11 +132,11 @@ def test_a_name_that_cannot_is_told_apart_from_all_others(author: str, begins: s
     assert name not in {name_of(begins.removeprefix("import/").removesuffix("-")), name_of(f"{author}\x00")}
 
 
-def test_a_name_is_the_same_in_every_version() -> None:
+def test_the_name_of_an_author_never_changes_between_versions() -> None:
     assert name_of("a\nb") == "import/ab-7e18f737"
 
 
-def test_it_is_raised_as_it_was_and_nobody_in_particular_is_asked() -> None:
+def test_the_content_is_imported_unchanged_but_without_experts() -> None:
     raised = retell(EXPIRED, project="sales").raised
     assert (raised.project, raised.agent_id, raised.run_id, raised.title) == ("sales", "bot", "run-7", "Deploy")
     assert (raised.gate, raised.payload, raised.tags) == ("deploy", BODY["payload"], ("prod",))
@@ -157,7 +157,7 @@ def test_it_is_raised_as_it_was_and_nobody_in_particular_is_asked() -> None:
     }
 
 
-def test_its_creation_tells_where_it_came_from() -> None:
+def test_the_creation_event_records_the_origin() -> None:
     told = retell(EXPIRED, project="sales")
     (created,) = metadata(told, "created")
     assert {key: created[key] for key in ("agentId", "gate", "via", "imported", "digest", "autoApproval")} == {
@@ -185,7 +185,7 @@ def test_its_creation_tells_where_it_came_from() -> None:
         (RELEASED, 29, None),
     ],
 )
-def test_a_deadline_stays_unless_it_was_answered_too_late(past: Past, ttl: int | None, kept: int | None) -> None:
+def test_a_deadline_is_kept_unless_the_answer_came_later(past: Past, ttl: int | None, kept: int | None) -> None:
     told = retell(replace(past, ttl_seconds=ttl), project="default")
     assert told.raised.ttl_seconds == kept
     assert told.raised.due_at == (NEVER if kept is None else NOW + kept * SECOND)
@@ -196,7 +196,7 @@ SPOKEN = (Said("Bob", "Second.", NOW + 2), Said("Ann", "First.", NOW + 1), Said(
 
 
 @pytest.mark.parametrize(("past", "end"), [(EXPIRED, "expired"), (CANCELLED, "cancelled")])
-def test_what_nobody_answered_ends_as_it_did_and_by_whom(past: Past, end: str) -> None:
+def test_an_unanswered_breakpoint_keeps_its_ending_and_its_author(past: Past, end: str) -> None:
     told = retell(replace(past, said=SPOKEN), project="default")
     assert [(event.type, str(event.actor), event.at) for event in told.events[1:]] == [
         ("commented", "person:import/Ann", NOW + 1),
@@ -220,7 +220,7 @@ def test_what_nobody_answered_ends_as_it_did_and_by_whom(past: Past, end: str) -
     assert (list(told.comments), told.response) == (list(SPOKEN), None)
 
 
-def test_what_somebody_let_go_was_approved_by_them() -> None:
+def test_a_released_breakpoint_was_approved_by_the_person_who_released_it() -> None:
     told = retell(replace(RELEASED, said=SPOKEN), project="default")
     ended, at = told.ended, RELEASED.ended_at
     assert [(event.type, str(event.actor), event.at) for event in told.events[-2:]] == [
@@ -245,7 +245,7 @@ def test_what_somebody_let_go_was_approved_by_them() -> None:
     assert list(told.comments) == [*SPOKEN, Said("Ann", "Yes.", at)]
 
 
-def test_what_was_let_go_without_a_word_has_no_comment_of_it() -> None:
+def test_a_release_without_text_adds_no_comment() -> None:
     told = retell(replace(RELEASED, release=Said("Ann", None, NOW)), project="default")
     assert metadata(told, "responded") == [{"approved": True, "via": "import", "digest": told.raised.digest}]
     assert (told.ended.comments, told.ended.votes, list(told.comments)) == (0, 1, [])
@@ -254,6 +254,6 @@ def test_what_was_let_go_without_a_word_has_no_comment_of_it() -> None:
     assert told.response.at == RELEASED.ended_at
 
 
-def test_the_words_of_a_release_are_as_old_as_the_release() -> None:
+def test_the_comment_of_a_release_has_the_time_of_the_release() -> None:
     told = retell(replace(RELEASED, release=Said("Ann", "Yes.", NOW + 1)), project="default")
     assert list(told.comments) == [Said("Ann", "Yes.", RELEASED.ended_at)]

@@ -16,15 +16,15 @@ from assent.domain.instants import SECOND, from_iso, iso
         (1_800_000_000_000_000, "2027-01-15T08:00:00.000000Z"),
     ],
 )
-def test_a_moment_has_one_text_with_microseconds(at: int, text: str) -> None:
+def test_a_moment_is_always_formatted_with_microseconds(at: int, text: str) -> None:
     assert iso(at) == text
     assert from_iso(text) == at
 
 
-def test_a_second_is_a_million_microseconds() -> None:
+def test_a_second_has_a_million_units() -> None:
     moment = datetime(2026, 11, 16, tzinfo=UTC)
     assert from_iso("2026-11-16T00:00:00Z") == int(moment.timestamp()) * SECOND
 
 
-def test_a_fraction_of_a_microsecond_is_not_a_later_one() -> None:
+def test_a_fraction_of_a_microsecond_is_cut_off() -> None:
     assert from_iso("1970-01-01T00:00:00.0000019Z") == 1

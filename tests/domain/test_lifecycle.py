@@ -76,7 +76,7 @@ def in_status(status: Status) -> Breakpoint:
 
 @pytest.mark.parametrize("status", Status)
 @pytest.mark.parametrize("action", Action)
-def test_every_pair_of_status_and_action_is_a_move_or_refused(status: Status, action: Action) -> None:
+def test_each_action_in_each_status_is_a_transition_or_an_error(status: Status, action: Action) -> None:
     current = in_status(status)
     if (status, action) not in TRANSITIONS:
         with pytest.raises(AlreadyEnded):
@@ -90,17 +90,17 @@ def test_every_pair_of_status_and_action_is_a_move_or_refused(status: Status, ac
 
 @pytest.mark.parametrize("status", sorted(TERMINAL))
 @pytest.mark.parametrize("action", Action)
-def test_nothing_leaves_a_terminal_state(status: Status, action: Action) -> None:
+def test_no_transition_leaves_a_terminal_state(status: Status, action: Action) -> None:
     assert (status, action) not in TRANSITIONS
 
 
-def test_the_table_knows_every_action_on_a_waiting_breakpoint() -> None:
+def test_every_action_is_possible_on_a_waiting_breakpoint() -> None:
     assert {action for status, action in TRANSITIONS if status is Status.WAITING} == set(Action)
 
 
 @pytest.mark.parametrize("status", sorted(TERMINAL))
 @pytest.mark.parametrize("move", [time_out, expire, cancel, release])
-def test_no_way_of_ending_it_works_twice(status: Status, move: Any) -> None:
+def test_an_ended_breakpoint_cannot_be_ended_again(status: Status, move: Any) -> None:
     options: dict[str, Any] = {"at": NOW} if move is time_out else {"at": NOW, "actor": ANN}
     arguments = (Decision.APPROVED,) if move is release else ()
     if move is release:
@@ -124,7 +124,7 @@ def test_a_timeout_is_never_an_approval(on_timeout: str) -> None:
 
 
 @pytest.mark.parametrize(("move", "status"), [(expire, Status.EXPIRED), (cancel, Status.CANCELLED)])
-def test_an_end_without_an_answer_carries_a_result_that_does_not_approve(move: Any, status: Status) -> None:
+def test_an_unanswered_breakpoint_has_a_result_that_is_not_an_approval(move: Any, status: Status) -> None:
     changed, _ = move(waiting(), actor=ANN, at=NOW)
     assert changed.status is status
     assert changed.decision is None
@@ -134,16 +134,16 @@ def test_an_end_without_an_answer_carries_a_result_that_does_not_approve(move: A
 
 
 @given(st.integers(0, 2**61), st.integers(-1000, 1000))
-def test_overdue_begins_at_the_deadline_itself(due: int, offset: int) -> None:
+def test_a_breakpoint_is_overdue_from_its_deadline_on(due: int, offset: int) -> None:
     assert waiting(due_at=due).overdue(due + offset) == (offset >= 0)
 
 
 @pytest.mark.parametrize("status", sorted(TERMINAL))
-def test_what_has_ended_is_never_overdue(status: Status) -> None:
+def test_an_ended_breakpoint_is_never_overdue(status: Status) -> None:
     assert not replace(in_status(status), due_at=0).overdue(NOW)
 
 
-def test_moves_leave_the_old_value_as_it_was() -> None:
+def test_transitions_do_not_modify_their_arguments() -> None:
     before = waiting()
     advance(before, Action.CANCEL, actor=ANN, at=NOW)
     assert before == waiting()
@@ -152,14 +152,14 @@ def test_moves_leave_the_old_value_as_it_was() -> None:
 @pytest.mark.parametrize(
     "changes", [{}, {"version": 3}, {"status": Status.EXPIRED, "ended_by": ANN, "result": {"a": 1}}]
 )
-def test_a_changed_copy_is_what_replace_would_make(changes: dict[str, Any]) -> None:
+def test_a_changed_copy_equals_that_of_dataclasses_replace(changes: dict[str, Any]) -> None:
     before = waiting(votes=2)
     assert before.but(**changes) == replace(before, **changes)
     assert before == waiting(votes=2)
 
 
 @pytest.mark.parametrize("on_timeout", ["expire", "reject"])
-def test_past_its_deadline_it_stands_as_ended_whether_written_down_or_not(on_timeout: str) -> None:
+def test_a_breakpoint_past_its_deadline_counts_as_ended_before_it_is_stored(on_timeout: str) -> None:
     late = timed_out(waiting(due_at=NOW, on_timeout=on_timeout), NOW + 5)
     assert (late.status, late.decision) == (
         (Status.RELEASED, Decision.REJECTED) if on_timeout == "reject" else (Status.EXPIRED, None)
@@ -231,13 +231,13 @@ def test_a_missing_event_breaks_the_chain(position: int) -> None:
     assert not verifies(events)
 
 
-def test_two_events_changing_places_breaks_the_chain() -> None:
+def test_swapping_two_events_breaks_the_chain() -> None:
     _, events = _history([("commented", "a"), ("commented", "b")])
     assert not verifies(events[::-1])
 
 
 @given(st.booleans(), st.lists(st.sampled_from(["ann", "bob", "eve"]), min_size=1, unique=True))
-def test_a_result_says_approved_exactly_for_an_approval(approved: bool, people: list[str]) -> None:  # noqa: FBT001
+def test_a_result_is_approved_only_for_an_approval(approved: bool, people: list[str]) -> None:  # noqa: FBT001
     decision = Decision.APPROVED if approved else Decision.REJECTED
     responses = [Response(person, approved, NOW, "api", comment=f"by {person}") for person in people]
     result = answered(decision, responses, last=responses[-1])
@@ -247,7 +247,7 @@ def test_a_result_says_approved_exactly_for_an_approval(approved: bool, people: 
     assert all(f"by {person}" in result["feedback"] for person in people)
 
 
-def test_the_loser_is_told_who_was_first() -> None:
+def test_the_error_for_a_late_decision_names_who_decided_first() -> None:
     changed, _ = release(waiting(), Decision.REJECTED, actor=ANN, at=NOW, result={})
     error = ended(changed)
     assert error.details["standing"] == {

@@ -35,32 +35,32 @@ FULL = Response(
 )  # fmt: skip
 
 
-def test_a_new_breakpoint_waits_and_nothing_has_happened_to_it() -> None:
+def test_a_new_breakpoint_is_waiting_without_events_or_answers() -> None:
     new = waiting()
     assert (new.status, new.decision, new.result) == (Status.WAITING, None, None)
     assert (new.version, new.head, new.updated_at) == (0, GENESIS, 0)
     assert (new.comments, new.votes, new.ended_at, new.ended_by) == (0, 0, None, None)
 
 
-def test_never_is_later_than_any_moment_and_fits_a_column_of_both_databases() -> None:
+def test_never_is_after_any_moment_and_fits_into_both_databases() -> None:
     year_9999 = 253_402_300_799_999_999
     assert year_9999 < NEVER == 4_611_686_018_427_387_904 < 2**63
 
 
-def test_an_event_moves_the_version_the_head_and_the_time_of_the_last_change() -> None:
+def test_an_event_updates_the_version_the_head_and_the_modification_time() -> None:
     changed, event = record(waiting(), "warned", actor=BOT, at=NOW + 7)
     assert (changed.version, changed.head, changed.updated_at) == (1, event.hash, NOW + 7)
     assert (event.metadata, event.previous, event.at, event.actor) == ({}, GENESIS, NOW + 7, BOT)
 
 
 @pytest.mark.parametrize(("move", "status"), [(expire, "expired"), (cancel, "cancelled")])
-def test_the_agent_learns_of_an_end_without_an_answer(move: Any, status: str) -> None:
+def test_the_result_of_an_unanswered_breakpoint_gives_its_status(move: Any, status: str) -> None:
     changed, event = move(waiting(), actor=ANN, at=NOW + 1)
     assert changed.result == {"approved": False, "status": status, "auto": False}
     assert (changed.ended_at, changed.ended_by, event.type, event.metadata) == (NOW + 1, ANN, status, {})
 
 
-def test_a_rejection_by_the_deadline_names_who_rejected() -> None:
+def test_a_rejection_by_timeout_names_the_system_as_responder() -> None:
     changed, event = time_out(waiting(on_timeout="reject"), at=NOW)
     assert changed.result == {
         "approved": False, "status": "released", "auto": False, "decision": "rejected", "respondedBy": "system:timeout",
@@ -68,16 +68,16 @@ def test_a_rejection_by_the_deadline_names_who_rejected() -> None:
     assert event.metadata == {"decision": "rejected", "digest": "d" * 64}
 
 
-def test_a_deadline_can_be_called_in_by_somebody() -> None:
+def test_an_actor_can_be_given_for_a_timeout() -> None:
     changed, event = time_out(waiting(), at=NOW, actor=ANN)
     assert (changed.ended_by, event.actor) == (ANN, ANN)
 
 
-def test_what_nobody_wrote_down_ended_at_its_deadline_and_not_when_it_was_looked_at() -> None:
+def test_an_unrecorded_timeout_ended_at_the_deadline() -> None:
     assert timed_out(waiting(due_at=NOW), NOW + 500).ended_at == NOW
 
 
-def test_a_rule_approves_in_its_own_name() -> None:
+def test_an_approval_by_a_rule_names_the_rule() -> None:
     changed, event = approve_by_rule(waiting(), "rule_1", at=NOW)
     assert changed.result == {
         "approved": True, "status": "released", "decision": "approved", "response": "approved",
@@ -87,7 +87,7 @@ def test_a_rule_approves_in_its_own_name() -> None:
     assert event.type == "released"
 
 
-def test_the_result_of_a_bare_answer_has_nothing_in_it_that_was_not_said() -> None:
+def test_the_result_of_a_minimal_answer_has_no_optional_fields() -> None:
     assert answered(Decision.APPROVED, [BARE], last=BARE) == {
         "approved": True, "status": "released", "decision": "approved", "response": "approved", "respondedBy": "ann",
         "via": "api", "auto": False, "allResponses": [response_body(BARE)],
@@ -97,7 +97,7 @@ def test_the_result_of_a_bare_answer_has_nothing_in_it_that_was_not_said() -> No
     }  # fmt: skip
 
 
-def test_the_result_of_a_full_answer_has_all_of_it() -> None:
+def test_the_result_of_a_full_answer_has_all_its_fields() -> None:
     assert answered(Decision.REJECTED, [BARE, FULL], last=FULL) == {
         "approved": False, "status": "released", "decision": "rejected", "response": "Not yet.", "respondedBy": "bob",
         "via": "web", "auto": False, "allResponses": [response_body(BARE), response_body(FULL)],
@@ -113,19 +113,19 @@ def test_the_result_of_a_full_answer_has_all_of_it() -> None:
 @pytest.mark.parametrize(
     ("comment", "option", "response"), [("Go.", "a", "Go."), ("", "a", "a"), (None, "a", "a"), (None, None, "approved")]
 )
-def test_the_response_is_the_comment_or_else_the_option_or_else_the_decision(
+def test_the_response_is_the_comment_the_option_or_the_decision(
     comment: str | None, option: str | None, response: str
 ) -> None:
     last = Response("ann", approved=True, at=NOW, via="api", comment=comment, option=option)
     assert answered(Decision.APPROVED, [last], last=last)["response"] == response
 
 
-def test_what_several_people_said_is_told_with_their_names() -> None:
+def test_feedback_from_several_people_includes_their_names() -> None:
     said = [Response(name, approved=True, at=NOW, via="api", comment=f"{name}!") for name in ("ann", "bob")]
     assert answered(Decision.APPROVED, [*said, BARE], last=said[0])["feedback"] == "ann: ann!\n\nbob: bob!"
 
 
-def test_what_is_refused_says_how_it_ended_by_whom_and_when() -> None:
+def test_the_error_for_an_ended_breakpoint_says_how_by_whom_and_when() -> None:
     cancelled, _ = cancel(waiting(), actor=ANN, at=NOW)
     released, _ = release(waiting(), Decision.APPROVED, actor=ANN, at=NOW, result={})
     at = "2027-01-15T08:00:00.000000Z"
@@ -136,7 +136,7 @@ def test_what_is_refused_says_how_it_ended_by_whom_and_when() -> None:
     }  # fmt: skip
 
 
-def test_where_the_moment_of_the_end_is_not_known_the_last_change_stands_for_it() -> None:
+def test_the_last_change_replaces_an_unknown_end_time() -> None:
     standing = ended(waiting(status=Status.EXPIRED, ended_by=ANN, updated_at=NOW)).details["standing"]
     assert isinstance(standing, dict)
     assert standing["at"] == "2027-01-15T08:00:00.000000Z"
@@ -156,7 +156,7 @@ ASKED: dict[str, Any] = {
 }
 
 
-def test_the_digest_of_the_terms_is_over_these_terms_in_this_form() -> None:
+def test_the_digest_of_the_terms_has_this_exact_form() -> None:
     """With any other form, every stored breakpoint would be reported as forged."""
     terms = {
         "attempt": 2, "callbackUrl": "https://example.com/", "createdById": "tok_2", "dueAt": NOW,
@@ -175,5 +175,5 @@ def digest(terms: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("field", ASKED)
-def test_every_term_is_under_the_digest(field: str) -> None:
+def test_every_term_changes_the_digest(field: str) -> None:
     assert terms_of(waiting(**{field: ASKED[field]})) != terms_of(waiting())

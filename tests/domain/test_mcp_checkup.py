@@ -45,11 +45,11 @@ def accesses(*contents: Any, **machine: Any) -> list[Access]:
         (server(command=7, url="https://a.example.com"), True),
     ],
 )
-def test_a_server_is_ours_by_its_command_or_else_by_its_name(found: Server, *, ours: bool) -> None:
+def test_a_server_is_recognized_by_its_command_or_its_name(found: Server, *, ours: bool) -> None:
     assert found.is_ours is ours
 
 
-def test_a_server_is_what_its_settings_say_in_text() -> None:
+def test_only_strings_in_the_settings_of_a_server_are_used() -> None:
     full = server(command="uvx", args=["a", 7], env={"A": "b", "C": 1}, url="u")
     assert (list(full.words), full.env, full.url) == (["uvx", "a"], {"A": "b"}, "u")
     bare = server(command=["uvx"], args="a", env=["A"], url=None)
@@ -57,7 +57,7 @@ def test_a_server_is_what_its_settings_say_in_text() -> None:
     assert list(server(args=["a"]).words) == []
 
 
-def test_servers_are_read_for_everybody_and_for_this_project() -> None:
+def test_servers_are_read_from_global_and_project_settings() -> None:
     content: dict[str, Any] = {
         "mcpServers": {"a": {"command": "x"}, "b": "no", "c/d": {}},
         "projects": {"/app": {"mcpServers": {"e": {"url": "u"}}}, "/other": {"mcpServers": {"f": {}}}},
@@ -72,7 +72,7 @@ def test_servers_are_read_for_everybody_and_for_this_project() -> None:
 
 
 @pytest.mark.parametrize("content", [None, [], {}, {"mcpServers": []}, {"mcpServers": None}, {"projects": []}])
-def test_where_there_are_no_servers_none_are_read(content: Any) -> None:
+def test_settings_without_servers_yield_no_servers(content: Any) -> None:
     assert list(servers(Document(path="f", content=content), "/app")) == []
     assert looked(content) == []
 
@@ -92,11 +92,11 @@ def test_where_there_are_no_servers_none_are_read(content: Any) -> None:
         ("plain", "plain"),
     ],
 )
-def test_variables_are_filled_in_or_what_is_to_be_taken_instead(text: str, filled: str) -> None:
+def test_variables_are_expanded_or_replaced_by_their_defaults(text: str, filled: str) -> None:
     assert filled_in(text, {"A": "1", "E": ""}) == filled
 
 
-def test_a_server_with_a_token_and_time_is_fine() -> None:
+def test_a_server_with_a_token_and_a_sufficient_timeout_is_ok() -> None:
     for content in (mcp(MCP), mcp(REACHED), mcp(REACHED, "my-assent")):
         (found,) = looked(content)
         assert (found.check, found.severity) == ("mcp", Severity.OK)
@@ -105,7 +105,7 @@ def test_a_server_with_a_token_and_time_is_fine() -> None:
     assert looked(mcp({"command": "npx", "args": ["x"], "timeout": 5})) == [], "not ours"
 
 
-def test_a_server_without_a_token_is_told_to_set_one_and_not_said_to_be_fine() -> None:
+def test_a_server_without_a_token_is_a_problem_with_a_remedy() -> None:
     (found,) = looked(mcp({"command": "assent", "args": ["mcp"]}))
     assert (found.check, found.severity) == ("mcp-token", Severity.PROBLEM)
     assert found.place == Place("/0.json", "/mcpServers/assent")
@@ -125,7 +125,7 @@ def test_a_server_without_a_token_is_told_to_set_one_and_not_said_to_be_fine() -
         (None, ["mcp-token"]),
     ],
 )
-def test_a_server_that_is_reached_has_its_token_in_a_header(headers: Any, expected: list[str]) -> None:
+def test_a_remote_server_needs_its_token_in_a_header(headers: Any, expected: list[str]) -> None:
     content = mcp({"url": "https://a.example.com/mcp", "headers": headers})
     machine = Machine(env={"MINE": AGENT, "ASSENT_TOKEN": AGENT}, runs=HERE.runs)
     assert [each for each, _ in bad(looked(content, machine=machine))] == expected
@@ -142,12 +142,12 @@ def test_a_server_that_is_reached_has_its_token_in_a_header(headers: Any, expect
         (None, "/mcpServers/assent", "machine's"),
     ],
 )
-def test_a_server_that_is_started_has_its_own_token_or_the_machines(env: Any, place: str, token: str) -> None:
+def test_a_stdio_server_has_its_own_token_or_that_of_the_environment(env: Any, place: str, token: str) -> None:
     given = accesses(mcp({**MCP, "env": env}), env={"ASSENT_TOKEN": "machine's", "MINE": "mine"})
     assert given == [Access(Place("/0.json", place), token, None)]
 
 
-def test_where_there_is_no_token_or_the_server_is_not_ours_there_is_no_access() -> None:
+def test_servers_of_others_and_servers_without_a_token_are_skipped() -> None:
     assert accesses(mcp({**MCP, "env": {}})) == []
     assert accesses(mcp({**MCP, "env": {"ASSENT_TOKEN": ""}}), env={"ASSENT_TOKEN": AGENT}) == []
     assert accesses(mcp({"command": "npx", "env": {"ASSENT_TOKEN": AGENT}})) == []
@@ -165,12 +165,12 @@ def test_where_there_is_no_token_or_the_server_is_not_ours_there_is_no_access() 
         ({"ASSENT_URL": "${NOT:-http://v}"}, "http://v"),
     ],
 )
-def test_a_token_is_for_the_server_that_is_named_beside_it(env: dict[str, str], url: str | None) -> None:
+def test_a_token_belongs_to_the_url_given_beside_it(env: dict[str, str], url: str | None) -> None:
     (given,) = accesses(mcp({**MCP, "env": MCP["env"] | env}), env={"U": "http://machine"})
     assert given.url == url
 
 
-def test_tokens_of_all_files_and_of_this_project_are_known() -> None:
+def test_tokens_are_found_in_all_files_for_this_project() -> None:
     given = accesses(mcp(MCP), {"projects": {"/app": mcp(REACHED), "/other": mcp(MCP)}}, server="http://h")
     assert [(each.place, each.url) for each in given] == [
         (Place("/0.json", "/mcpServers/assent/env/ASSENT_TOKEN"), None),
@@ -178,7 +178,7 @@ def test_tokens_of_all_files_and_of_this_project_are_known() -> None:
     ]
 
 
-def test_a_program_that_is_not_there_is_named_in_sixty_characters() -> None:
+def test_a_missing_program_is_shown_with_at_most_sixty_characters() -> None:
     nowhere = Machine(runs=lambda program: program == "mcp")
     (found,) = looked(mcp({**MCP, "command": f"/{'x' * 100}/assent"}), machine=nowhere)
     assert (found.check, found.severity) == ("mcp-command", Severity.PROBLEM)
@@ -200,7 +200,7 @@ def test_a_program_that_is_not_there_is_named_in_sixty_characters() -> None:
     ],
     ids=lambda given: str(given)[:12],
 )
-def test_a_timeout_is_enough_from_a_minute_on_and_counts_from_a_second_on(
+def test_a_timeout_must_be_a_minute_and_is_ignored_below_a_second(
     timeout: Any, severity: str | None, said: str
 ) -> None:
     (found,) = looked(mcp({**MCP, "timeout": timeout}))
@@ -214,7 +214,7 @@ def test_a_timeout_is_enough_from_a_minute_on_and_counts_from_a_second_on(
 @pytest.mark.parametrize(
     ("value", "short"), [("59999", True), ("60000", False), ("1", True), (5000, True), ("", False), ("-1", False)]
 )
-def test_a_limit_for_all_tools_is_a_problem_below_a_minute(name: str, value: Any, *, short: bool) -> None:
+def test_a_timeout_for_all_tools_below_a_minute_is_a_problem(name: str, value: Any, *, short: bool) -> None:
     found = looked(mcp(MCP), settings={"env": {name: value}})
     assert bad(found) == ([("mcp-timeout", "problem")] if short else [])
     assert not short or (found[-1].place, f"after {value} ms" in found[-1].what, "60000 or more" in found[-1].todo) == (
@@ -223,7 +223,7 @@ def test_a_limit_for_all_tools_is_a_problem_below_a_minute(name: str, value: Any
     )
 
 
-def test_the_settings_have_their_say_about_limits_before_the_machine() -> None:
+def test_a_timeout_in_settings_overrides_the_environment() -> None:
     machine = Machine(env={"MCP_TOOL_TIMEOUT": "5000"}, runs=HERE.runs)
     assert [each.place for each in looked(mcp(MCP), machine=machine) if each.check == "mcp-timeout"] == [
         Place("MCP_TOOL_TIMEOUT")
@@ -243,16 +243,14 @@ def test_the_settings_have_their_say_about_limits_before_the_machine() -> None:
         ({"other": {"MINE": PERSON}}, None, ""),
     ],
 )
-def test_a_persons_token_that_lies_open_is_found_in_any_server(
-    settings: Any, pointer: str | None, variable: str
-) -> None:
+def test_a_persons_plain_text_token_is_found_in_any_server(settings: Any, pointer: str | None, variable: str) -> None:
     found = looked(mcp({"command": "npx"} | settings, "x"))
     assert [each.place for each in found] == ([] if pointer is None else [Place("/0.json", pointer)])
     assert all((each.check, each.severity) == ("mcp-person", Severity.WARNING) for each in found)
     assert all(variable in each.todo and PERSON not in f"{each.what}{each.todo}" for each in found)
 
 
-def test_a_file_that_cannot_be_read_is_told_and_the_others_are_looked_at() -> None:
+def test_an_unreadable_file_is_reported_and_the_others_are_checked() -> None:
     documents = [Document(path="/x.json", trouble="it is not a file"), Document(path="/y.json", content=mcp(MCP))]
     found = list(mcp_findings(documents, [], HERE))
     assert [(each.check, each.place.where) for each in found] == [("unreadable", "/x.json"), ("mcp", "/y.json")]

@@ -53,19 +53,19 @@ sizes = st.integers(1, len(LOG.leaves))
 
 
 @pytest.mark.parametrize("size", range(1, 9))
-def test_the_root_is_that_of_the_reference(size: int) -> None:
+def test_the_root_matches_the_reference_implementation(size: int) -> None:
     log = Log([bytes.fromhex(each) for each in INPUTS])
     assert log.roots[size].hex() == ROOTS[size - 1]
     assert log.roots[0] == hashlib.sha256().digest()
 
 
-def test_a_leaf_is_never_taken_for_a_node() -> None:
+def test_a_leaf_hash_never_equals_a_node_hash() -> None:
     left, right = merkle.leaf(b"a"), merkle.leaf(b"b")
     assert merkle.leaf(left + right) != merkle.node(left, right)
 
 
 @given(size=sizes)
-def test_a_tree_grows_on_from_what_is_kept_of_it(size: int) -> None:
+def test_a_tree_can_be_extended_from_its_stored_hashes(size: int) -> None:
     tree = merkle.grown(LOG.kept, size)
     assert tree.root() == LOG.roots[size]
     if size < len(LOG.leaves):
@@ -74,7 +74,7 @@ def test_a_tree_grows_on_from_what_is_kept_of_it(size: int) -> None:
 
 
 @given(size=sizes, data=st.data())
-def test_every_entry_is_proven_at_its_place_and_at_no_other(size: int, data: st.DataObject) -> None:
+def test_an_inclusion_proof_is_valid_only_for_its_entry_and_position(size: int, data: st.DataObject) -> None:
     position = data.draw(st.integers(0, size - 1))
     other = data.draw(st.integers(-1, size).filter(lambda n: n != position))
     path = merkle.inclusion(LOG.kept, position, size)
@@ -91,7 +91,7 @@ def test_every_entry_is_proven_at_its_place_and_at_no_other(size: int, data: st.
 
 
 @given(second=sizes, data=st.data())
-def test_one_log_is_proven_to_continue_another_and_none_that_it_does_not(second: int, data: st.DataObject) -> None:
+def test_a_consistency_proof_is_valid_only_for_its_two_roots(second: int, data: st.DataObject) -> None:
     first = data.draw(st.integers(1, second))
     path = merkle.consistency(LOG.kept, first, second)
     old, new = LOG.roots[first], LOG.roots[second]
@@ -106,25 +106,25 @@ def test_one_log_is_proven_to_continue_another_and_none_that_it_does_not(second:
 
 
 @pytest.mark.parametrize(("position", "size"), [(-1, 5), (5, 5), (0, 0)])
-def test_nothing_is_proven_of_what_is_not_in_the_tree(position: int, size: int) -> None:
+def test_an_inclusion_proof_requires_a_position_in_the_tree(position: int, size: int) -> None:
     with pytest.raises(ValueError, match="is not in a tree"):
         merkle.inclusion(LOG.kept, position, size)
     assert not merkle.includes(LOG.leaves[0], position, size, [], LOG.roots[0])
 
 
 @pytest.mark.parametrize(("first", "second"), [(0, 5), (6, 5), (-1, 5)])
-def test_no_log_continues_one_that_is_longer_or_empty(first: int, second: int) -> None:
+def test_a_consistency_proof_requires_a_nonempty_prefix(first: int, second: int) -> None:
     with pytest.raises(ValueError, match="is not a prefix"):
         merkle.consistency(LOG.kept, first, second)
     assert not merkle.continues(first, LOG.roots[0], second, LOG.roots[5], [])
 
 
-def test_a_hash_that_is_missing_is_said_and_not_guessed() -> None:
+def test_a_missing_hash_raises_an_error() -> None:
     with pytest.raises(LookupError):
         merkle.inclusion(lambda *_: [], 3, 9)
 
 
-def test_little_is_kept_and_little_is_read_of_a_long_log() -> None:
+def test_few_hashes_of_a_long_log_are_stored_and_read() -> None:
     log = numbered(MANY)
     assert len(log.nodes) == MANY // 256 + MANY // 65_536
     merkle.grown(log.kept, MANY - 1)

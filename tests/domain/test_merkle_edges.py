@@ -49,17 +49,17 @@ ENTRIES = [str(n).encode() for n in range(600)]
 
 
 @pytest.mark.parametrize("size", [*SMALL, 255, 256, 257, 511, 512, 600])
-def test_the_root_is_the_one_that_is_defined(size: int) -> None:
+def test_the_root_matches_the_definition(size: int) -> None:
     assert LOG.roots[size] == merkle.grown(LOG.kept, size).root() == head(ENTRIES[:size])
 
 
-def test_a_tree_of_nothing_grows_from_nothing() -> None:
+def test_an_empty_tree_grows_from_nothing() -> None:
     tree = merkle.grown(LOG.kept, 0)
     assert (tree, tree.root()) == (merkle.Growing(), hashlib.sha256().digest())
 
 
 @pytest.mark.parametrize("size", SMALL)
-def test_every_place_is_proven_by_the_path_that_is_defined_and_by_nothing_else(size: int) -> None:
+def test_inclusion_proofs_match_the_definition_and_nothing_else_is_valid(size: int) -> None:
     root = LOG.roots[size]
     for position in range(size):
         leaf, proof = LOG.leaves[position], merkle.inclusion(LOG.kept, position, size)
@@ -71,7 +71,7 @@ def test_every_place_is_proven_by_the_path_that_is_defined_and_by_nothing_else(s
 
 
 @pytest.mark.parametrize("second", SMALL)
-def test_every_beginning_is_proven_by_the_path_that_is_defined_and_by_nothing_else(second: int) -> None:
+def test_consistency_proofs_match_the_definition_and_nothing_else_is_valid(second: int) -> None:
     new = LOG.roots[second]
     for first in range(1, second + 1):
         old, proof = LOG.roots[first], merkle.consistency(LOG.kept, first, second)
@@ -84,20 +84,20 @@ def test_every_beginning_is_proven_by_the_path_that_is_defined_and_by_nothing_el
 
 
 @pytest.mark.parametrize(("position", "size"), [(256, 600), (599, 600), (0, 257), (300, 513)])
-def test_a_place_in_a_larger_log_is_proven_too(position: int, size: int) -> None:
+def test_inclusion_proofs_of_larger_logs_match_the_definition(position: int, size: int) -> None:
     proof = merkle.inclusion(LOG.kept, position, size)
     assert proof == path(position, ENTRIES[:size])
     assert merkle.includes(LOG.leaves[position], position, size, proof, LOG.roots[size]) is True
 
 
 @pytest.mark.parametrize(("first", "second"), [(256, 600), (599, 600), (1, 257), (300, 513), (255, 256)])
-def test_a_beginning_of_a_larger_log_is_proven_too(first: int, second: int) -> None:
+def test_consistency_proofs_of_larger_logs_match_the_definition(first: int, second: int) -> None:
     proof = merkle.consistency(LOG.kept, first, second)
     assert proof == subproof(first, ENTRIES[:second], whole=True)
     assert merkle.continues(first, LOG.roots[first], second, LOG.roots[second], proof) is True
 
 
-def test_a_path_that_is_longer_than_the_tree_is_high_proves_nothing_whatever_the_root() -> None:
+def test_a_proof_longer_than_the_height_of_the_tree_is_never_valid() -> None:
     """Otherwise, an attacker who chooses the root could attach the whole log below another node."""
     for position, size in ((0, 1), (2, 3), (4, 5), (6, 8)):
         proof, root = merkle.inclusion(LOG.kept, position, size), merkle.node(X, LOG.roots[size])
@@ -109,7 +109,7 @@ def test_a_path_that_is_longer_than_the_tree_is_high_proves_nothing_whatever_the
 
 
 @pytest.mark.parametrize(("position", "size"), [(-1, 1), (1, 1), (0, 0), (0, -1), (2, 1)])
-def test_the_only_entry_of_a_log_is_at_its_only_place(position: int, size: int) -> None:
+def test_the_only_entry_of_a_log_has_only_one_valid_position(position: int, size: int) -> None:
     (leaf,) = LOG.leaves[:1]
     assert merkle.includes(leaf, 0, 1, [], leaf) is True
     assert merkle.includes(leaf, position, size, [], leaf) is False
@@ -117,7 +117,7 @@ def test_the_only_entry_of_a_log_is_at_its_only_place(position: int, size: int) 
 
 @pytest.mark.parametrize(("first", "second"), [(0, 1), (0, 5), (-1, 5), (-2, 5), (6, 5), (5, 0)])
 @pytest.mark.parametrize("proof", [[], [X], [X, X, X]], ids=len)
-def test_no_path_proves_a_log_to_begin_with_nothing_or_with_a_longer_one(
+def test_no_proof_shows_that_a_log_begins_with_an_empty_or_longer_one(
     first: int, second: int, proof: list[bytes]
 ) -> None:
     assert merkle.continues(first, X, second, X, proof) is False
@@ -125,7 +125,7 @@ def test_no_path_proves_a_log_to_begin_with_nothing_or_with_a_longer_one(
         merkle.consistency(LOG.kept, first, second)
 
 
-def test_a_log_continues_itself_and_needs_no_path_for_it() -> None:
+def test_a_log_is_consistent_with_itself_without_a_proof() -> None:
     root = LOG.roots[5]
     assert merkle.continues(5, root, 5, root, []) is True
     assert merkle.continues(5, root, 5, X, []) is False
@@ -133,12 +133,12 @@ def test_a_log_continues_itself_and_needs_no_path_for_it() -> None:
 
 
 @pytest.mark.parametrize("first", range(1, 8))
-def test_without_a_path_nothing_is_known_of_a_longer_log(first: int) -> None:
+def test_an_empty_proof_is_invalid_for_a_longer_log(first: int) -> None:
     assert merkle.continues(first, LOG.roots[first], 8, LOG.roots[8], []) is False
     assert merkle.continues(first, LOG.roots[first], 8, LOG.roots[first], []) is False
 
 
-def test_what_is_kept_are_the_whole_subtrees_over_256_and_over_65536_entries() -> None:
+def test_only_subtrees_of_256_and_65536_entries_are_stored() -> None:
     """With another step, no database would contain the hashes that the tree requests."""
     tree = merkle.Growing()
     made = [(n, whole) for n, leaf in enumerate(LOG.leaves) for whole in tree.add(leaf)]
@@ -156,7 +156,7 @@ def test_what_is_kept_are_the_whole_subtrees_over_256_and_over_65536_entries() -
 @pytest.mark.parametrize(
     ("size", "level", "number"), [(512, 8, 0), (768, 8, 2), (4, 0, 0), (300, 0, 256), (2**17, 16, 0)]
 )
-def test_what_is_missing_is_named_by_its_level_and_number(size: int, level: int, number: int) -> None:
+def test_an_error_about_a_missing_hash_gives_its_level_and_number(size: int, level: int, number: int) -> None:
     def kept(asked: int, first: int, count: int) -> list[bytes]:
         return [X] * (count - 1 if (asked, first) == (level, number) else count)
 
@@ -164,7 +164,7 @@ def test_what_is_missing_is_named_by_its_level_and_number(size: int, level: int,
         merkle.grown(kept, size)
 
 
-def test_no_more_is_asked_for_than_is_there() -> None:
+def test_only_existing_hashes_are_requested() -> None:
     asked: list[tuple[int, int, int]] = []
 
     def kept(level: int, first: int, count: int) -> list[bytes]:

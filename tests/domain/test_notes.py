@@ -18,7 +18,7 @@ ASKED, CREATION = record(
 )  # fmt: skip
 
 
-def test_the_purposes_are_the_words_that_deliveries_are_stored_with() -> None:
+def test_purposes_have_the_names_stored_with_deliveries() -> None:
     assert {each.name: str(each) for each in Purpose} == {
         "ASK": "ask",
         "REMIND": "remind",
@@ -29,17 +29,17 @@ def test_the_purposes_are_the_words_that_deliveries_are_stored_with() -> None:
     assert Purpose("close") is Purpose.CLOSE
 
 
-def test_whom_nobody_names_is_the_place_of_the_channel() -> None:
+def test_an_addressee_is_empty_by_default() -> None:
     assert Addressee() == Addressee(name="", display_name="", email=None, identity=None)
 
 
-def test_a_note_is_a_first_attempt_that_follows_nothing() -> None:
+def test_a_note_is_by_default_a_first_attempt_outside_a_thread() -> None:
     note = Note(
         id="dlv_1", purpose=Purpose.ASK, to=Addressee(), breakpoint=ASKED, event=CREATION, review_url="", answer_url=""
     )
     assert (note.attempt, note.thread, note.at) == (1, None, 0)
 
 
-def test_a_digest_is_a_first_attempt() -> None:
+def test_a_digest_is_by_default_a_first_attempt() -> None:
     digest = Digest(id="dig_1", to=Addressee(), waiting=(ASKED,), total=1, ended=0, inbox_url="", urls={})
     assert (digest.attempt, digest.at) == (1, 0)

@@ -35,22 +35,22 @@ def rule(pattern: str, *, source: str = ALWAYS_APPROVE, action: str = RuleAction
         ("tool.bash(", ()),
     ],
 )
-def test_what_an_always_approve_rule_leaves_open_is_read_off_its_pattern(
+def test_the_missing_parts_of_an_always_approve_rule_follow_from_its_pattern(
     pattern: str, missing: tuple[str, ...]
 ) -> None:
     assert unnamed(rule(pattern)) == missing
 
 
 @pytest.mark.parametrize("source", ["cli", "file", "api", ""])
-def test_a_rule_that_a_person_wrote_is_as_wide_as_they_meant_it(source: str) -> None:
+def test_a_rule_written_by_a_person_is_never_reported(source: str) -> None:
     assert unnamed(rule("tool.bash", source=source)) == ()
 
 
-def test_a_never_rule_is_never_too_wide() -> None:
+def test_a_never_rule_is_never_reported() -> None:
     assert unnamed(rule("tool.bash", action=RuleAction.NEVER.value)) == ()
 
 
-def test_a_rule_is_held_against_the_call_it_would_approve() -> None:
+def test_a_rule_is_compared_with_the_call_that_it_would_approve() -> None:
     call = {"command": ["rm", "a"], "program": "/bin/rm", "directory": "/work"}
     assert unnamed_in(rule(f"deploy({DIGEST})"), "deploy", call) == ("working directory", "program")
     assert unnamed_in(rule("deploy(agentId = 'a')"), "deploy", {"question": "Go?"}) == ()

@@ -48,7 +48,7 @@ def subject(gate: str = "gate.x", **values: Any) -> Subject:
          {"tags": ["prerequisites"], "expert": ["lead"]}, False),
     ],
 )  # fmt: skip
-def test_the_five_patterns_of_the_guide_mean_what_it_says(
+def test_the_five_patterns_of_the_guide_match_as_documented(
     text: str,
     gate: str,
     values: dict[str, Any],
@@ -152,16 +152,16 @@ def test_an_expression_is_true_false_or_unknown(expression: str, values: dict[st
 @pytest.mark.parametrize(
     "text", [" confirm.* ", "\tconfirm.*\n", "confirm.* (tags exists)", "confirm.*\n(\ntags exists\n)"]
 )
-def test_blanks_around_the_glob_do_not_count(text: str) -> None:
+def test_whitespace_around_the_glob_is_ignored(text: str) -> None:
     assert match(parse(text), subject("confirm.x", tags=["a"])) is True
 
 
-def test_a_name_the_glob_does_not_fit_is_a_no_whatever_is_unknown() -> None:
+def test_a_name_that_does_not_match_the_glob_is_a_no_despite_unknown_values() -> None:
     assert match(parse("a(agentId = 'x')"), subject("b")) is False
 
 
 @pytest.mark.parametrize("value", ["a", 1, True, None, {"a": None}])
-def test_whether_null_is_in_what_is_no_list_is_unknown(value: Any) -> None:
+def test_whether_a_value_that_is_not_a_list_contains_null_is_unknown(value: Any) -> None:
     pattern = parse("*(payload.a contains null)")
     assert match(pattern, subject("x", payload={"a": value})) is None
     assert match(pattern, subject("x", payload={"a": [value, None]})) is True
@@ -169,7 +169,7 @@ def test_whether_null_is_in_what_is_no_list_is_unknown(value: Any) -> None:
 
 @given(st.sampled_from(GLOBS), trees(predicates()), styles, subjects())
 @settings(max_examples=1_000)
-def test_a_pattern_means_what_the_reference_says(glob: str, tree: Node, style: Style, given_to: Subject) -> None:
+def test_a_pattern_matches_the_same_as_the_reference(glob: str, tree: Node, style: Style, given_to: Subject) -> None:
     pattern = parse(f"{glob}({written(tree, style)})")
     expected = {UNKNOWN: None, Fraction(0): False, Fraction(1): True}[meaning(tree, given_to)]
     assert match(pattern, given_to) is (expected if glob_reference(glob, given_to.name) else False)
@@ -177,7 +177,7 @@ def test_a_pattern_means_what_the_reference_says(glob: str, tree: Node, style: S
 
 @given(st.sampled_from(GLOBS), trees(predicates()), styles)
 @settings(max_examples=500)
-def test_a_pattern_is_equal_to_what_its_own_text_says(glob: str, tree: Node, style: Style) -> None:
+def test_a_pattern_equals_the_one_parsed_from_its_text(glob: str, tree: Node, style: Style) -> None:
     text = f"{glob}({written(tree, style)})"
     assume(len(text) <= MAX_LENGTH)
     assume(len(str(parse(text))) <= MAX_LENGTH)
@@ -187,7 +187,7 @@ def test_a_pattern_is_equal_to_what_its_own_text_says(glob: str, tree: Node, sty
 
 
 @given(trees(predicates()), styles, styles)
-def test_every_way_to_write_a_pattern_is_the_same_pattern(tree: Node, one: Style, other: Style) -> None:
+def test_every_style_of_a_pattern_parses_to_the_same_pattern(tree: Node, one: Style, other: Style) -> None:
     assert parse(f"*({written(tree, one)})") == parse(f"*({written(tree, other)})")
 
 
@@ -195,11 +195,11 @@ def test_every_way_to_write_a_pattern_is_the_same_pattern(tree: Node, one: Style
     ("one", "other"),
     [("*(payload.a = 1)", "*(payload.a = true)"), ("*(payload.a = 1)", "*(payload.a = '1')"), ("a", "a*")],
 )
-def test_patterns_that_differ_are_not_equal(one: str, other: str) -> None:
+def test_different_patterns_are_not_equal(one: str, other: str) -> None:
     assert parse(one) != parse(other)
 
 
-def test_a_text_too_long_in_our_form_is_kept_as_it_was_written() -> None:
+def test_a_pattern_too_long_in_normal_form_keeps_its_original_text() -> None:
     text = "*(" + "OR ".join(["title='a'"] * 160) + ")"
     assert len(text) <= MAX_LENGTH < len(text.replace("=", " = "))
     assert str(parse(text)) == text
@@ -281,7 +281,7 @@ def test_a_text_too_long_in_our_form_is_kept_as_it_was_written() -> None:
         ("a" * 2001, 2001, "a", "at most 2,000 characters"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_with_its_place_and_a_way_out(text: str, column: int, found: str, words: str) -> None:
+def test_an_error_has_a_place_and_a_hint(text: str, column: int, found: str, words: str) -> None:
     with pytest.raises(PatternError) as refused:
         parse(text)
     details = refused.value.details
@@ -290,13 +290,13 @@ def test_what_is_wrong_is_said_with_its_place_and_a_way_out(text: str, column: i
     assert refused.value.message.startswith(f"Line 1, column {column}: ")
 
 
-def test_the_place_counts_lines() -> None:
+def test_a_place_includes_the_line() -> None:
     with pytest.raises(PatternError) as refused:
         parse("gate.*(\n  tags contains 'a'\n  AND colour = 'z')")
     assert (refused.value.details["line"], refused.value.details["column"]) == (3, 7)
 
 
-def test_a_refused_pattern_is_a_refused_request() -> None:
+def test_a_pattern_error_is_an_invalid_request() -> None:
     assert issubclass(PatternError, InvalidRequest)
     assert PatternError.code == "invalid_pattern"
 
@@ -310,7 +310,7 @@ def nested(depth: int) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("text", list(nested(MAX_DEPTH)), ids=lambda text: str(text[:12]))
-def test_a_pattern_may_be_nested_as_deep_as_is_said(text: str) -> None:
+def test_a_pattern_may_have_the_maximum_depth(text: str) -> None:
     pattern = parse(text)
     assert match(pattern, subject(tags=["a"])) is not None
     assert parse(str(pattern)) == pattern
@@ -318,18 +318,18 @@ def test_a_pattern_may_be_nested_as_deep_as_is_said(text: str) -> None:
 
 
 @pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 300])
-def test_a_pattern_nested_deeper_is_refused(depth: int) -> None:
+def test_a_pattern_over_the_maximum_depth_is_rejected(depth: int) -> None:
     for text in nested(depth):
         if len(text) <= MAX_LENGTH:
             with pytest.raises(PatternError, match="nested at most 32 levels deep"):
                 parse(text)
 
 
-def test_nots_side_by_side_are_not_deep() -> None:
+def test_adjacent_nots_do_not_add_up_to_depth() -> None:
     parse(f"*({' AND '.join(['NOT (NOT tags exists)'] * 70)})")
 
 
-def test_a_pattern_may_be_as_long_as_is_said() -> None:
+def test_a_pattern_may_have_the_maximum_length() -> None:
     assert match(parse("a" * MAX_LENGTH), subject("a" * MAX_LENGTH)) is True
 
 
@@ -342,7 +342,7 @@ EVENTS = {
 }
 
 
-def test_other_things_have_other_attributes() -> None:
+def test_patterns_work_with_other_attributes() -> None:
     pattern = parse(
         "git.*(repo matches 'acme/*' AND verified = true AND depth < 3 AND data.pull.draft != true)", EVENTS
     )
@@ -360,12 +360,12 @@ def test_other_things_have_other_attributes() -> None:
         "*(labels = 'a')",
     ],
 )
-def test_what_the_others_do_not_have_is_refused(text: str) -> None:
+def test_unknown_attributes_and_unsuitable_operators_are_rejected(text: str) -> None:
     with pytest.raises(PatternError):
         parse(text, EVENTS)
 
 
-def test_an_explanation_tells_what_each_part_met() -> None:
+def test_an_explanation_shows_the_value_and_result_of_each_part() -> None:
     pattern = parse("gate.*(tags contains 'a' AND NOT (payload.n < 3 OR expert = 'x' OR title contains 'y'))")
     found = explain(pattern, subject("gate.x", tags=["b"], payload={"n": "2"}, expert="x"))
     assert found == [
@@ -380,9 +380,7 @@ def test_an_explanation_tells_what_each_part_met() -> None:
 
 @given(trees(predicates(exists=False)), subjects(), st.data())
 @settings(max_examples=500)
-def test_leaving_a_value_out_never_decides_what_a_value_would_not(
-    tree: Node, full: Subject, data: st.DataObject
-) -> None:
+def test_leaving_out_a_value_never_decides_a_pattern(tree: Node, full: Subject, data: st.DataObject) -> None:
     """With the value, the result is the same or was unknown without it."""
     pattern = parse(f"*({written(tree, Style())})")
     names = sorted(name for name in full.values if name not in {"tags", "expert"})
@@ -403,7 +401,7 @@ class Counted(dict[str, Any]):
 
 
 @given(trees(predicates(), size=20), subjects())
-def test_no_predicate_is_asked_twice(tree: Node, given_to: Subject) -> None:
+def test_no_predicate_is_evaluated_twice(tree: Node, given_to: Subject) -> None:
     pattern = parse(f"*({written(tree, Style())})")
     values = Counted(given_to.values)
     match(pattern, Subject(given_to.name, values))

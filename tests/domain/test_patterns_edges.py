@@ -35,11 +35,11 @@ def refusal(text: str, **attributes: Attribute) -> PatternError:
         "*(attempt >= -1 AND attempt <= 2 AND attempt > 0)",
     ],
 )
-def test_our_way_of_writing_is_kept_to_the_letter(text: str) -> None:
+def test_a_pattern_in_normal_form_is_unchanged(text: str) -> None:
     assert str(parse(text)) == text
 
 
-def test_what_is_joined_in_the_same_way_is_one_list() -> None:
+def test_nested_operators_of_the_same_kind_are_merged() -> None:
     assert str(parse("*((tags exists AND expert exists) AND (runId exists))")) == (
         "*(tags exists AND expert exists AND runId exists)"
     )
@@ -57,7 +57,7 @@ def test_what_is_joined_in_the_same_way_is_one_list() -> None:
         ("includes", "contains"), ("having", "contains"), ("LIKE", "matches"), ("Startwith", "startswith"),
     ],
 )  # fmt: skip
-def test_the_operators_of_other_languages_are_understood_and_corrected(word: str, better: str) -> None:
+def test_operators_of_other_languages_get_a_hint(word: str, better: str) -> None:
     error = refusal(f"g(title {word} 'a')")
     assert error.details["hint"] == f"Use {better}."
     assert (error.details["found"], error.details["column"]) == (word, 9)
@@ -66,7 +66,7 @@ def test_the_operators_of_other_languages_are_understood_and_corrected(word: str
 @pytest.mark.parametrize(
     ("word", "better"), [("&&", "AND"), ("&", "AND"), ("||", "OR"), ("|", "OR"), (",", "AND"), ("+", "AND")]
 )
-def test_what_joins_predicates_in_other_languages_is_corrected(word: str, better: str) -> None:
+def test_conjunctions_of_other_languages_get_a_hint(word: str, better: str) -> None:
     assert refusal(f"g(tags exists {word} expert exists)").details["hint"] == f"Use {better}."
 
 
@@ -108,13 +108,13 @@ def test_what_joins_predicates_in_other_languages_is_corrected(word: str, better
         ("g(tags exists) x", 16, "Join predicates with AND or OR inside the parentheses."),
     ],
 )  # fmt: skip
-def test_every_mistake_has_its_place_and_its_hint(text: str, column: int, hint: str) -> None:
+def test_every_error_has_a_column_and_a_hint(text: str, column: int, hint: str) -> None:
     error = refusal(text)
     assert (error.details["column"], error.details["hint"]) == (column, hint)
     assert error.message.endswith(hint)
 
 
-def test_a_name_nobody_knows_is_answered_with_the_nearest_or_with_all() -> None:
+def test_an_unknown_attribute_gets_the_nearest_or_all_as_a_hint() -> None:
     assert refusal("g(prioritty = 'low')").details["hint"] == "Did you mean priority?"
     assert "tags does not have fields." in refusal("g(tags.of = 'low')").message
     assert "attempt = requires a number." in refusal("g(attempt = 'low')").message
@@ -124,7 +124,7 @@ def test_a_name_nobody_knows_is_answered_with_the_nearest_or_with_all() -> None:
     )
 
 
-def test_attributes_of_other_things_are_named_by_their_kind() -> None:
+def test_errors_about_other_attributes_name_their_types() -> None:
     flag, number = Attribute(kind=Kind.FLAG), Attribute(kind=Kind.NUMBER)
     assert "sure is true or false; it cannot be used with <" in refusal("g(sure < true)", sure=flag).message
     assert refusal("g(sure < true)", sure=flag).details["hint"] == "Use =, !=, exists."
@@ -144,13 +144,13 @@ def test_attributes_of_other_things_are_named_by_their_kind() -> None:
         ("g(tags exists)\nx", 2, 1),
     ],
 )
-def test_the_place_is_a_line_and_a_column_counted_from_one(text: str, line: int, column: int) -> None:
+def test_a_place_is_a_line_and_a_column_counted_from_one(text: str, line: int, column: int) -> None:
     error = refusal(text)
     assert (error.details["line"], error.details["column"]) == (line, column)
     assert error.message.startswith(f"Line {line}, column {column}: ")
 
 
-def test_long_texts_are_cut_where_they_are_repeated() -> None:
+def test_long_texts_are_truncated_in_errors() -> None:
     word = "z" * 100
     error = refusal(f"g({word} = 1)")
     assert error.details["found"] == "z" * 59 + "…"
@@ -161,7 +161,7 @@ def test_long_texts_are_cut_where_they_are_repeated() -> None:
     assert (len(hint), hint[-1]) == (300, "…")
 
 
-def test_too_long_a_pattern_is_refused_where_it_becomes_too_long() -> None:
+def test_the_error_for_a_long_pattern_points_to_the_first_excess_character() -> None:
     error = refusal("a" * 2100)
     assert error.message == "Line 1, column 2001: a pattern can have at most 2,000 characters; this one has 2,100."
     assert error.details["hint"] == ""
@@ -172,14 +172,14 @@ def test_too_long_a_pattern_is_refused_where_it_becomes_too_long() -> None:
     "text",
     ["\x00", "a\x08", "\x0b", "\x0c", "\x0e", "\x1f", "\x7f", "\udfff", "\ue000", "\t", "\n", "\r", " "],
 )
-def test_what_nobody_can_see_cannot_stand_in_a_pattern(text: str) -> None:
+def test_invisible_characters_are_rejected_in_patterns(text: str) -> None:
     assert sayable(text) is (text in "\t\n\r \ue000")
     if text not in "\t\n\r \ue000":
         assert "an invisible character" in refusal(f"g(title = '{text}')").message
 
 
 @pytest.mark.parametrize("depth", [32, 33])
-def test_thirty_two_levels_may_be_nested(depth: int) -> None:
+def test_at_most_32_levels_may_be_nested(depth: int) -> None:
     for text in (
         f"*({'(' * depth}tags exists{')' * depth})",
         f"*({'NOT ' * depth}tags exists)",
@@ -192,7 +192,7 @@ def test_thirty_two_levels_may_be_nested(depth: int) -> None:
             parse(text)
 
 
-def test_an_unknown_part_says_whether_it_was_not_given_or_of_another_kind() -> None:
+def test_an_unknown_part_was_not_given_or_has_another_type() -> None:
     assert Finding("a", MISSING, None).note == "not given"
     assert Finding("a", 5, None).note == "of a different type"
     assert Finding("a", None, None).note == "of a different type"
@@ -200,7 +200,7 @@ def test_an_unknown_part_says_whether_it_was_not_given_or_of_another_kind() -> N
     assert repr(MISSING) == "MISSING"
 
 
-def test_an_explanation_goes_through_every_part_also_where_it_did_not_matter() -> None:
+def test_an_explanation_contains_every_part_even_if_it_does_not_matter() -> None:
     pattern = parse("g*(NOT tags contains 'a' OR (attempt > 1 AND NOT NOT risk exists))")
     assert explain(pattern, Subject("h", {"tags": ["a"], "attempt": 2})) == [
         Finding("g*", "h", held=False),
@@ -224,7 +224,7 @@ def test_an_explanation_goes_through_every_part_also_where_it_did_not_matter() -
         ((True, False), False, True),
     ],
 )
-def test_and_and_or_are_sure_only_where_the_unknown_cannot_matter(
+def test_and_and_or_are_definite_only_if_unknown_values_cannot_matter(
     truths: tuple[bool | None, ...],
     both: bool | None,  # noqa: FBT001
     either: bool | None,  # noqa: FBT001
@@ -236,7 +236,7 @@ def test_and_and_or_are_sure_only_where_the_unknown_cannot_matter(
     )
 
 
-def test_a_list_may_be_missing_or_stand_for_its_only_element() -> None:
+def test_a_list_may_be_missing_or_be_a_single_value() -> None:
     assert (listed(None), listed("a"), listed(["a", "b"]), listed(("a",))) == ([], ["a"], ["a", "b"], ("a",))
 
 
@@ -247,7 +247,7 @@ def test_a_list_may_be_missing_or_stand_for_its_only_element() -> None:
         (True, "true"), (False, "false"), (None, "null"), (1, "1"), (-1.5, "-1.5"),
     ],
 )  # fmt: skip
-def test_a_value_is_written_as_it_is_read(value: Any, text: str) -> None:
+def test_a_formatted_literal_is_parsed_as_the_same_value(value: Any, text: str) -> None:
     assert Literal.of(value).text == text
     if not isinstance(value, str) or sayable(value):
         assert match(parse(f"*(payload.a = {text})"), Subject("g", {"payload": {"a": value}})) is True
@@ -267,11 +267,15 @@ def test_a_value_is_written_as_it_is_read(value: Any, text: str) -> None:
         ("= -1", float("-inf"), None), ("= null", None, True), ("= ''", "", True), ("exists", None, True),
     ],
 )  # fmt: skip
-def test_every_operator_on_both_sides_of_its_edge(expression: str, value: Any, expected: bool | None) -> None:  # noqa: FBT001
+def test_every_operator_is_correct_on_both_sides_of_its_limit(
+    expression: str,
+    value: Any,
+    expected: bool | None,  # noqa: FBT001  # an expected value
+) -> None:
     assert match(parse(f"*(payload.a {expression})"), Subject("g", {"payload": {"a": value}})) is expected
 
 
-def test_risk_and_priority_are_ordered_by_what_they_mean() -> None:
+def test_risk_and_priority_are_ordered_by_meaning() -> None:
     def holds(expression: str, **values: str) -> bool | None:
         return match(parse(f"*({expression})"), Subject("g", values))
 
@@ -284,11 +288,11 @@ def test_risk_and_priority_are_ordered_by_what_they_mean() -> None:
     )] == [True] * 4  # fmt: skip
 
 
-def test_a_pattern_written_with_blanks_around_keeps_its_text_without_them() -> None:
+def test_whitespace_around_a_pattern_is_not_kept() -> None:
     assert parse("  g  ").source == "g"
 
 
-def test_a_pattern_is_shown_by_what_it_asks_and_not_by_how() -> None:
+def test_the_repr_of_a_pattern_is_readable() -> None:
     shown = repr(parse("*(tags contains 'a')"))
     assert "contains" in shown
     assert "Attribute(" not in shown

@@ -29,7 +29,7 @@ SECRETS: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("what", SECRETS)
-def test_a_secret_is_replaced_wherever_it_is(what: str) -> None:
+def test_a_secret_is_replaced_anywhere_in_a_payload(what: str) -> None:
     text, shown = SECRETS[what]
     body: Json = {"a": [{"message": text}], "n": 1}
     assert BUILT_IN(body) == {"a": [{"message": shown}], "n": 1}
@@ -41,18 +41,18 @@ def test_a_secret_is_replaced_wherever_it_is(what: str) -> None:
     ["password", "PASSWORD", "db_password", "client_secret", "clientSecret", "apiKey", "api_key", "x-auth-token",
      "access_token", "accessToken", "privateKey", "authorization", "credentials", "tokens"],
 )  # fmt: skip
-def test_the_value_of_a_key_that_names_a_secret_is_replaced(key: str) -> None:
+def test_a_value_is_replaced_if_its_key_names_a_secret(key: str) -> None:
     assert names_secret(key)
     assert BUILT_IN({key: "hunter2"}) == {key: HIDDEN}
 
 
 @pytest.mark.parametrize("key", ["title", "tokenize", "secretary", "passenger", "keyboard", "monkey", "token_count"])
-def test_other_keys_keep_their_values(key: str) -> None:
+def test_values_of_other_keys_are_kept(key: str) -> None:
     assert BUILT_IN({key: "hunter2", "password": "x"}) == {key: "hunter2", "password": HIDDEN}
 
 
 @pytest.mark.parametrize("value", ["", None, 3, True, ["read"], {"scope": "read"}])
-def test_a_value_that_cannot_be_a_secret_stays_under_such_a_key(value: Json) -> None:
+def test_a_value_that_cannot_be_a_secret_is_kept_despite_its_key(value: Json) -> None:
     assert BUILT_IN({"token": value}) == {"token": value}
 
 
@@ -61,22 +61,22 @@ def test_a_value_that_cannot_be_a_secret_stays_under_such_a_key(value: Json) -> 
     ["https://github.com/acme/shop/commit/abc", "https://host:8443/a@b", "Fix the token refresh", "git@host:acme/x",
      "basic authentication", "AKIA", "eyJ.eyJ", "mailto:ann@example.com"],
 )  # fmt: skip
-def test_what_is_no_secret_stays(text: str) -> None:
+def test_text_that_only_resembles_a_secret_is_kept(text: str) -> None:
     assert BUILT_IN({"text": text}) == {"text": text}
 
 
-def test_a_body_without_secrets_is_the_same_object() -> None:
+def test_a_body_without_secrets_is_returned_unchanged() -> None:
     body: Json = {"title": "Charge once", "paths": ["a.py"]}
     assert BUILT_IN(body) is body
 
 
-def test_own_patterns_come_on_top() -> None:
+def test_custom_patterns_are_applied_in_addition() -> None:
     redactor = Redactor([r"ACME-\d{4}", r"(pin: )\d+"])
     body: Json = {"a": "ACME-1234 and pin: 99", "password": "x"}
     assert redactor(body) == {"a": f"{HIDDEN} and pin: {HIDDEN}", "password": HIDDEN}
 
 
-def test_what_was_redacted_stays_as_it_is() -> None:
+def test_redacting_twice_changes_nothing() -> None:
     body: Json = {"password": "x", "text": f"token={GITHUB}"}
     assert BUILT_IN(BUILT_IN(body)) == BUILT_IN(body)
 
@@ -110,11 +110,11 @@ SHAPES: dict[str, Json] = {
 
 
 @pytest.mark.parametrize("what", SHAPES)
-def test_no_shape_shows_its_secret(what: str) -> None:
+def test_secrets_are_hidden_in_every_structure(what: str) -> None:
     assert FOUND not in json.dumps(BUILT_IN(SHAPES[what]))
 
 
-def test_a_number_under_a_password_is_replaced_and_one_under_a_token_is_not() -> None:
+def test_a_number_is_replaced_under_password_but_not_under_tokens() -> None:
     assert BUILT_IN({"password": 48151623, "tokens": 48151623}) == {"password": HIDDEN, "tokens": 48151623}
 
 

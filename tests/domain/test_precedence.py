@@ -65,7 +65,7 @@ def world(speaking: Iterable[str]) -> Recommendation:
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_a_row_alone_decides(name: str) -> None:
+def test_each_row_alone_decides(name: str) -> None:
     found = world([name])
     assert (found.source, found.recommended) == (TABLE[name].source, TABLE[name].approves)
     assert (found.matched is not None) == bool(TABLE[name].rules)
@@ -73,7 +73,7 @@ def test_a_row_alone_decides(name: str) -> None:
 
 
 @pytest.mark.parametrize(("higher", "lower"), list(combinations(TABLE, 2)))
-def test_of_two_rows_the_higher_decides(higher: str, lower: str) -> None:
+def test_the_higher_of_two_rows_decides(higher: str, lower: str) -> None:
     for order in ((higher, lower), (lower, higher)):
         found = world(order)
         assert found.recommended is TABLE[higher].approves
@@ -81,12 +81,12 @@ def test_of_two_rows_the_higher_decides(higher: str, lower: str) -> None:
             assert found.source is TABLE[higher].source
 
 
-def test_of_all_the_rows_the_first_decides_and_without_it_the_next() -> None:
+def test_the_first_of_all_rows_decides() -> None:
     for n, name in enumerate(TABLE):
         assert world(list(TABLE)[n:]).recommended is TABLE[name].approves, name
 
 
-def test_one_stop_is_enough_against_everything_that_approves() -> None:
+def test_a_single_stop_overrides_everything_that_approves() -> None:
     approving = [name for name, row in TABLE.items() if row.approves]
     assert world(approving).recommended
     for name, row in TABLE.items():
@@ -94,7 +94,7 @@ def test_one_stop_is_enough_against_everything_that_approves() -> None:
             assert not world([*approving, name]).recommended, name
 
 
-def test_the_reference_has_the_same_table() -> None:
+def test_the_reference_documentation_has_the_same_table() -> None:
     told = rows(sections(read("reference/patterns.md"), 2)["Evaluation order"])
     ranks = sorted({row.rank for row in TABLE.values()})
     assert [int(each[0]) for each in told] == ranks

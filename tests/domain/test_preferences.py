@@ -38,18 +38,18 @@ def local(text: str, zone: str = "Europe/Berlin") -> int:
         ("2026-06-02 07:00", None),
     ],
 )
-def test_a_night_goes_over_midnight(at: str, until: str | None) -> None:
+def test_a_night_extends_past_midnight(at: str, until: str | None) -> None:
     assert quiet_until(quiet("22:00", "07:00"), local(at)) == (local(until) if until else None)
 
 
-def test_a_lunch_hour_is_of_one_day() -> None:
+def test_quiet_hours_may_be_within_a_day() -> None:
     lunch = quiet("12:00", "13:00")
     assert quiet_until(lunch, local("2026-06-01 12:30")) == local("2026-06-01 13:00")
     assert quiet_until(lunch, local("2026-06-01 11:59")) is None
     assert quiet_until(lunch, local("2026-06-01 13:00")) is None
 
 
-def test_the_wall_decides_and_not_utc() -> None:
+def test_quiet_hours_are_in_local_time() -> None:
     night = quiet("22:00", "07:00", "America/New_York")
     assert quiet_until(night, local("2026-06-01 22:30")) is None
     assert quiet_until(night, local("2026-06-01 22:30", "America/New_York")) is not None
@@ -59,13 +59,13 @@ def test_the_wall_decides_and_not_utc() -> None:
     ("night", "hours"),
     [("2026-03-28 22:00", 8), ("2026-10-24 22:00", 10), ("2026-06-01 22:00", 9)],
 )
-def test_a_night_in_which_the_clock_is_set_still_ends_at_seven(night: str, hours: int) -> None:
+def test_a_night_with_a_clock_change_still_ends_at_seven(night: str, hours: int) -> None:
     begin = local(night)
     end = quiet_until(quiet("22:00", "07:00"), begin)
     assert end == begin + hours * 3600 * 1_000_000
 
 
-def test_hours_that_begin_in_the_hour_that_is_left_out_begin_after_it() -> None:
+def test_quiet_hours_that_start_in_a_skipped_hour_start_after_it() -> None:
     gap = quiet("02:30", "06:00")
     assert quiet_until(gap, local("2026-03-29 03:29")) is None
     assert quiet_until(gap, local("2026-03-29 03:30")) == local("2026-03-29 06:00")
@@ -77,7 +77,7 @@ def test_hours_that_begin_in_the_hour_that_is_left_out_begin_after_it() -> None:
     st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe"]),
     st.integers(1_700_000_000, 1_900_000_000),
 )
-def test_quiet_hours_end_at_their_end_within_a_day_or_so(begin: int, end: int, zone: str, at: int) -> None:
+def test_quiet_hours_end_at_their_end_within_about_a_day(begin: int, end: int, zone: str, at: int) -> None:
     if begin == end:
         return
     wishes = Preferences(quiet=QuietHours(time(*divmod(begin, 60)), time(*divmod(end, 60)), zone))
@@ -89,11 +89,11 @@ def test_quiet_hours_end_at_their_end_within_a_day_or_so(begin: int, end: int, z
     assert (shown.hour * 60 + shown.minute - end) % 1440 in {0, 30, 60}, "in a skipped hour, they end later"
 
 
-def test_who_has_no_quiet_hours_is_never_left_in_peace() -> None:
+def test_a_person_without_quiet_hours_is_always_notified() -> None:
     assert quiet_until(NONE, local("2026-06-01 03:00")) is None
 
 
-def test_a_zone_this_machine_does_not_know_keeps_nothing_back() -> None:
+def test_an_unknown_time_zone_means_no_quiet_hours() -> None:
     assert quiet_until(quiet("22:00", "07:00", "Mars/Olympus"), local("2026-06-01 23:00")) is None
 
 
@@ -109,11 +109,11 @@ def test_a_zone_this_machine_does_not_know_keeps_nothing_back() -> None:
         (None, 10, None),
     ],
 )
-def test_a_deputy_answers_from_the_beginning_until_the_end(away: Away | None, at: int, name: str | None) -> None:
+def test_a_deputy_answers_from_the_start_to_the_end(away: Away | None, at: int, name: str | None) -> None:
     assert deputy(Preferences(away=away), at) == name
 
 
-def test_what_is_written_is_read_again_as_it_was() -> None:
+def test_preferences_survive_a_round_trip() -> None:
     assert written(read(WHOLE)) == WHOLE
     assert read({}) == NONE
     assert written(NONE) == {"channels": [], "quiet": None, "away": None}
@@ -140,13 +140,13 @@ def test_what_is_written_is_read_again_as_it_was() -> None:
         ({"away": {"deputy": "bo", "until": "9999-12-31T23:59:59-23:00"}}, "/away/until"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(body: dict[str, Any], pointer: str) -> None:
+def test_a_validation_error_names_the_invalid_field(body: dict[str, Any], pointer: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         read(body)
     assert refused.value.details["errors"][0]["pointer"] == pointer  # type: ignore[index]
 
 
-def test_a_day_alone_begins_at_midnight() -> None:
+def test_a_date_alone_means_midnight() -> None:
     found = read({"away": {"deputy": "bo", "from": "2026-07-01"}}).away
     assert found is not None
     assert found.begins_at == from_iso("2026-07-01T00:00:00Z")

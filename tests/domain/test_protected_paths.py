@@ -39,12 +39,12 @@ FREE = [
 
 
 @pytest.mark.parametrize("path", PROTECTED)
-def test_a_path_that_configures_gates_is_protected_however_it_is_spelled(path: str) -> None:
+def test_a_path_that_configures_gates_is_protected_in_every_spelling(path: str) -> None:
     assert written(path) is not None
 
 
 @pytest.mark.parametrize("path", FREE)
-def test_any_other_path_is_not(path: str) -> None:
+def test_other_paths_are_not_protected(path: str) -> None:
     assert written(path) is None
 
 
@@ -59,7 +59,7 @@ def test_any_other_path_is_not(path: str) -> None:
         "cp a .G\u200bIT/config",
     ],
 )  # fmt: skip
-def test_a_command_that_mentions_one_is_protected(command: str) -> None:
+def test_a_command_that_mentions_a_protected_path_is_protected(command: str) -> None:
     assert reason("Bash", {"command": command}) is not None
     assert protected("shell.x", {"command": ["bash", "-c", command]}) is not None
 
@@ -75,11 +75,11 @@ def test_a_command_that_mentions_one_is_protected(command: str) -> None:
         "ls src/*",
     ],
 )
-def test_a_command_that_mentions_none_is_not(command: str) -> None:
+def test_other_commands_are_not_protected(command: str) -> None:
     assert reason("Bash", {"command": command, "description": "Nothing in .git changes"}) is None
 
 
-def test_what_is_written_into_a_file_is_not_where_it_goes() -> None:
+def test_text_written_to_a_file_is_not_treated_as_a_path() -> None:
     assert reason("Edit", {"file_path": ".gitignore", "old_string": ".envrc", "new_string": ".git"}) is None
     assert reason("MultiEdit", {"file_path": "a", "edits": [{"old_string": ".npmrc", "new_string": "x"}]}) is None
 
@@ -95,11 +95,11 @@ def test_what_is_written_into_a_file_is_not_where_it_goes() -> None:
         ("shell", {"command": ["tee", ".git/hooks/pre-push"]}),
     ],
 )
-def test_every_argument_of_every_tool_is_looked_at(tool: str, arguments: dict[str, Json]) -> None:
+def test_every_argument_of_every_tool_is_checked(tool: str, arguments: dict[str, Json]) -> None:
     assert reason(tool, arguments) is not None
 
 
-def test_a_link_and_the_working_directory_are_followed() -> None:
+def test_links_and_the_working_directory_are_resolved() -> None:
     assert written("notes.md", realPaths={"file_path": "/srv/shop/.claude/settings.json"}) is not None
     assert reason("Bash", {"command": "tee notes"}, realPaths={"command": ["/srv/shop/.git/config"]}) is not None
     assert written("settings.json", directory="/srv/shop/.claude") is not None
@@ -107,19 +107,19 @@ def test_a_link_and_the_working_directory_are_followed() -> None:
     assert written("a.py", directory="/srv/shop/.claude/worktrees/feature") is None
 
 
-def test_a_client_that_resolves_paths_has_to_have_resolved_this_one() -> None:
+def test_a_client_that_resolves_paths_must_have_resolved_each_path() -> None:
     assert written("a.py", door="claude-code") is not None
     assert written("a.py", door="claude-code", realPaths={"file_path": "/srv/shop/a.py"}) is None
     assert written("a.py", door="langgraph") is None
 
 
-def test_reading_is_not_changing_except_where_secrets_lie() -> None:
+def test_reading_is_allowed_except_for_files_with_secrets() -> None:
     assert reason("Read", {"file_path": ".git/HEAD"}) is None
     assert reason("Read", {"file_path": "~/.ssh/id_ed25519"}) is not None
     assert protected("tool.edit", {"tool": "Read", "arguments": {"file_path": ".git/HEAD"}}) is not None
 
 
-def test_what_is_too_much_to_look_through_is_not_approved_unseen() -> None:
+def test_a_call_too_large_to_check_is_protected() -> None:
     assert reason("Bash", {"command": "a" * (LONGEST_COMMAND + 1)}) is not None
     assert reason("mcp__x", {"names": ["a"] * (MOST_VALUES + 1)}) is not None
     assert reason("Bash", {"command": " ".join(f"a{n}*" for n in range(MOST_WILDCARDS + 1))}) is not None
@@ -139,7 +139,7 @@ SETTINGS = ".claude/settings.json"
         json.dumps({"content": "\t"}).replace("\\t", "\t") + f"; rm {SETTINGS}",
     ],
 )  # fmt: skip
-def test_arguments_of_every_type_are_looked_at(arguments: Json) -> None:
+def test_arguments_of_every_type_are_checked(arguments: Json) -> None:
     assert protected("tool.write", {"tool": "Write", "arguments": arguments}) is not None
 
 
@@ -149,26 +149,26 @@ def test_arguments_of_every_type_are_looked_at(arguments: Json) -> None:
 )
 @pytest.mark.parametrize("value", [SETTINGS, [SETTINGS], {"to": SETTINGS}, json.dumps({"to": SETTINGS})])
 @pytest.mark.parametrize("more", [{}, {"arguments": {}}, {"tool": "Write", "arguments": {"file_path": "a"}}])
-def test_a_call_beside_the_arguments_is_looked_at(name: str, value: Json, more: dict[str, Json]) -> None:
+def test_call_fields_beside_the_arguments_are_checked(name: str, value: Json, more: dict[str, Json]) -> None:
     assert protected("tool.write", {**more, name: value}) is not None
 
 
-def test_a_field_beside_the_arguments_does_not_hide_one_of_them() -> None:
+def test_a_field_beside_the_arguments_does_not_hide_an_argument() -> None:
     assert protected("tool.x", {"arguments": {"instructions": SETTINGS}, "path": "a"}) is not None
 
 
-def test_json_in_a_text_is_looked_at_like_arguments_and_not_without_end() -> None:
+def test_json_in_text_is_checked_like_arguments_up_to_a_depth() -> None:
     edit = {"file_path": ".gitignore", "old_string": ".envrc", "new_string": ".git"}
     assert protected("tool.edit", {"tool": "Edit", "arguments": json.dumps(edit)}) is None
     for deep in ("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1), "[" * 200_000):
         assert protected("tool.x", {"arguments": {"input": deep}}) is not None
 
 
-def test_a_client_that_resolves_paths_sends_arguments_that_can_be_resolved() -> None:
+def test_arguments_that_a_resolving_client_cannot_resolve_are_protected() -> None:
     assert protected("tool.write", {"tool": "Write", "arguments": ["notes.md"], "door": "claude-code"}) is not None
 
 
-def test_a_question_that_is_no_call_is_left_alone() -> None:
+def test_a_question_that_is_not_a_call_is_not_protected() -> None:
     assert protected("deploy", {"question": "Change .git/config?"}) is None
 
 
@@ -186,7 +186,7 @@ def test_a_question_that_is_no_call_is_left_alone() -> None:
         {"file_path": ".gitignore", "content": ".git"},
     ],
 )
-def test_free_form_fields_that_name_no_such_file_are_left_to_the_rules(payload: dict[str, Any]) -> None:
+def test_free_form_fields_are_left_to_the_rules(payload: dict[str, Any]) -> None:
     asked = draft({"agentId": "ci", "payload": {"question": "Change .git?", "breakpointId": "deploy.web", **payload}})
     book = Rulebook.of([Rule(id="rule-live", pattern="deploy.*", action="auto-approve")])
     assert protected("deploy.web", asked.payload) is None
@@ -195,7 +195,7 @@ def test_free_form_fields_that_name_no_such_file_are_left_to_the_rules(payload: 
 
 
 @pytest.mark.parametrize("more", [{}, {"autoApproveAfterN": 1}])
-def test_neither_a_rule_nor_a_count_approves_it_and_the_reason_is_recorded(more: dict[str, Any]) -> None:
+def test_rules_and_counts_cannot_approve_it_and_the_reason_is_recorded(more: dict[str, Any]) -> None:
     payload = {
         "breakpointId": "tool.write", "tool": "Write", "arguments": {"file_path": "/srv/shop/.claude/settings.json"},
     }  # fmt: skip

@@ -90,7 +90,7 @@ def issued(approval: Approval = APPROVAL, seed: bytes = SEED, **changes: Any) ->
 
 
 @given(approvals)
-def test_whatever_was_approved_survives_being_written_and_read(approval: Approval) -> None:
+def test_every_receipt_can_be_verified_after_a_round_trip(approval: Approval) -> None:
     receipt = issued(approval)
     again = loads(receipt.text().encode())
 
@@ -99,7 +99,7 @@ def test_whatever_was_approved_survives_being_written_and_read(approval: Approva
 
 
 @given(approvals)
-def test_somebody_with_only_the_documentation_comes_to_the_same_conclusion(approval: Approval) -> None:
+def test_a_verifier_written_from_the_documentation_agrees(approval: Approval) -> None:
     receipt, at = issued(approval), datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=NOW)
 
     assert holds(receipt.text().encode(), spelt(PUBLIC), at=at)
@@ -107,7 +107,7 @@ def test_somebody_with_only_the_documentation_comes_to_the_same_conclusion(appro
     assert not holds(receipt.text().encode(), spelt(PUBLIC), at=at + timedelta(hours=1))
 
 
-def test_the_signed_bytes_are_the_prefix_and_the_canonical_rest() -> None:
+def test_the_signature_covers_the_prefix_and_the_canonical_receipt() -> None:
     """This must never change: receipts are checked by programs of others."""
     receipt = issued()
     rest = {name: value for name, value in json.loads(receipt.text()).items() if name != "signature"}
@@ -160,7 +160,7 @@ def test_no_value_can_be_changed(path: tuple[Any, ...], data: st.DataObject) -> 
 
 
 @pytest.mark.parametrize("path", PLACES, ids=lambda path: ".".join(map(str, path)))
-def test_nothing_can_be_left_out(path: tuple[Any, ...]) -> None:
+def test_no_field_can_be_removed(path: tuple[Any, ...]) -> None:
     body = json.loads(json.dumps(BODY))
     del at(body, path[:-1])[path[-1]]
 
@@ -168,7 +168,7 @@ def test_nothing_can_be_left_out(path: tuple[Any, ...]) -> None:
 
 
 @pytest.mark.parametrize("path", [(), ("approvers", 0), ("used",), ("edits",), ("answers",)], ids=str)
-def test_nothing_can_be_added(path: tuple[Any, ...]) -> None:
+def test_no_field_can_be_added(path: tuple[Any, ...]) -> None:
     body = json.loads(json.dumps(BODY))
     at(body, path)["more"] = 1
 
@@ -184,7 +184,7 @@ def test_no_bit_of_the_signature_can_be_flipped() -> None:
             check(replace(receipt, signature=bytes(flipped)), KEYS, now=NOW)
 
 
-def test_who_left_the_use_out_of_a_used_receipt_altered_it() -> None:
+def test_removing_the_use_from_a_used_receipt_invalidates_it() -> None:
     body = {name: value for name, value in BODY.items() if name != "used"}
 
     refused(body)
@@ -223,30 +223,30 @@ TEXT = issued().text()
         "\ufeff" + TEXT,
     ],
 )  # fmt: skip
-def test_what_is_not_exactly_a_receipt_is_refused(text: str) -> None:
+def test_text_that_is_not_exactly_a_receipt_is_rejected(text: str) -> None:
     assert text != TEXT
     with pytest.raises(InvalidReceipt):
         loads(text.encode())
 
 
-def test_bytes_that_are_no_text_and_texts_without_end_are_refused() -> None:
+def test_invalid_utf8_and_oversized_receipts_are_rejected() -> None:
     for text in (b"\xff", b" " * (2 * 1024 * 1024 + 1), b"[" * 1000):
         with pytest.raises(InvalidReceipt):
             loads(text)
 
 
-def test_a_newer_version_is_said_to_be_one() -> None:
+def test_the_error_for_a_newer_version_says_so() -> None:
     with pytest.raises(InvalidReceipt, match="newer version of Assent"):
         parse({"version": 2, "whatever": True})
 
 
 @given(st.binary(max_size=200) | texts.map(str.encode) | values.map(lambda value: json.dumps(value).encode()))
-def test_whatever_is_read_as_a_receipt_nothing_else_happens(text: bytes) -> None:
+def test_arbitrary_input_raises_only_invalid_receipt(text: bytes) -> None:
     with pytest.raises(InvalidReceipt):
         loads(text)
 
 
-def test_an_unknown_key_and_a_key_under_a_wrong_name_are_refused() -> None:
+def test_an_unknown_key_and_a_key_with_the_wrong_id_are_rejected() -> None:
     receipt = issued()
     other = public_key(OTHER_SEED)
     for keys in ({}, {key_id(other): other}, {receipt.key_id: other}):
@@ -256,7 +256,7 @@ def test_an_unknown_key_and_a_key_under_a_wrong_name_are_refused() -> None:
         check(issued(seed=OTHER_SEED), KEYS, now=NOW)
 
 
-def test_a_signature_made_for_something_else_is_none() -> None:
+def test_a_signature_of_another_kind_of_message_is_rejected() -> None:
     """The prefix prevents a signature of another kind of message from being used for a receipt."""
     receipt = issued()
     signature = Ed25519PrivateKey.from_private_bytes(SEED).sign(canonical(receipt.statement()))
@@ -265,7 +265,7 @@ def test_a_signature_made_for_something_else_is_none() -> None:
         check(replace(receipt, signature=signature), KEYS, now=NOW)
 
 
-def test_a_receipt_is_good_until_it_expires_and_no_longer() -> None:
+def test_a_receipt_is_valid_until_its_expiry() -> None:
     receipt = issued()
     check(receipt, KEYS, now=receipt.expires_at - 1)
     for late in (0, 1, HOUR * 9000):
@@ -273,7 +273,7 @@ def test_a_receipt_is_good_until_it_expires_and_no_longer() -> None:
             check(receipt, KEYS, now=receipt.expires_at + late)
 
 
-def test_a_clock_that_is_far_behind_is_noticed() -> None:
+def test_a_clock_that_is_far_behind_is_detected() -> None:
     receipt = issued()
     check(receipt, KEYS, now=receipt.issued_at - MAY_BE_AHEAD)
     with pytest.raises(InvalidReceipt, match="clock"):
@@ -285,27 +285,27 @@ def test_a_clock_that_is_far_behind_is_noticed() -> None:
     [{"issued_at": NOW - 6}, {"expires_at": NOW - 1}, {"expires_at": NOW - 2}],
     ids=["issued before the decision", "expired when issued", "expired before"],
 )
-def test_times_out_of_order_are_refused_even_when_signed(changes: dict[str, Any]) -> None:
+def test_times_out_of_order_are_rejected_even_if_signed(changes: dict[str, Any]) -> None:
     with pytest.raises(InvalidReceipt, match="out of order"):
         check(issued(**changes), KEYS, now=NOW - 3)
 
 
 @pytest.mark.parametrize("field", ["project", "gate", "agent_id", "digest"])
-def test_a_receipt_is_for_what_it_says_and_nothing_else(field: str) -> None:
+def test_a_receipt_is_valid_only_for_its_own_subject(field: str) -> None:
     check(issued(), KEYS, now=NOW, **{field: getattr(APPROVAL, field)})
     for other in ("", "other", getattr(APPROVAL, field) + "x", getattr(APPROVAL, field).upper()):
         with pytest.raises(ReceiptMismatch):
             check(issued(), KEYS, now=NOW, **{field: other})
 
 
-def test_the_signature_is_looked_at_before_anything_else() -> None:
+def test_the_signature_is_checked_first() -> None:
     """Unsigned content is not trusted, not even its expiry."""
     wrong = replace(issued(), signature=bytes(64), expires_at=NOW - HOUR, used=Use(NOW, "x"))
     with pytest.raises(InvalidReceipt, match="modified"):
         check(wrong, KEYS, now=NOW, digest="other")
 
 
-def test_a_public_key_can_be_read_and_has_one_spelling() -> None:
+def test_a_public_key_has_exactly_one_spelling() -> None:
     one, two = spelt(PUBLIC), spelt(public_key(OTHER_SEED))
 
     assert read_keys(one) == KEYS
@@ -315,7 +315,7 @@ def test_a_public_key_can_be_read_and_has_one_spelling() -> None:
             read_keys(text)
 
 
-def test_refusals_are_sentences() -> None:
+def test_errors_are_sentences() -> None:
     receipt = issued()
     said = []
     for attempt in (

@@ -63,7 +63,7 @@ def refusal(error: type[AssentError], attempt: Any) -> AssentError:
     return refused.value
 
 
-def test_a_receipt_vouches_for_what_was_approved_and_for_the_event_that_released_it() -> None:
+def test_a_receipt_contains_the_approved_content_and_the_releasing_event() -> None:
     current = decided(replace(YES, option="10 %", answers={"why": "x"}, edits={"size": 3}))
     found = approval_of(current, [YES], purged=False)
     assert found == Approval(
@@ -83,13 +83,13 @@ def test_a_receipt_vouches_for_what_was_approved_and_for_the_event_that_released
     )
 
 
-def test_what_nobody_chose_or_edited_is_not_in_the_receipt() -> None:
+def test_a_receipt_omits_fields_without_a_value() -> None:
     body = approval_of(decided(YES), [YES], purged=False).body()
     assert body.keys().isdisjoint({"option", "answers", "edits"})
     assert body["approvers"] == [{"by": "person:ann", "via": "slack", "at": iso(NOW + 1)}]
 
 
-def test_only_those_who_approved_stand_in_the_receipt_and_with_what_they_stood_for() -> None:
+def test_a_receipt_lists_only_approvers_with_their_seats() -> None:
     no = Response("bob", approved=False, at=NOW + 2, via="web", seat="ops")
     also = Response("cem", approved=True, at=NOW + 3, via="api", seat="legal", override=True)
     found = approval_of(decided(YES, no, also), [YES, no, also], purged=False)
@@ -99,12 +99,12 @@ def test_only_those_who_approved_stand_in_the_receipt_and_with_what_they_stood_f
     ]
 
 
-def test_what_a_rule_approved_names_the_rule_and_nobody_who_answered_before() -> None:
+def test_an_approval_by_a_rule_names_only_the_rule() -> None:
     current, _ = approve_by_rule(asked(), "rule-1", at=NOW + 4)
     assert approval_of(current, [YES], purged=False).approvers == (Approver("rule:rule-1", "rule", NOW + 4),)
 
 
-def test_an_approval_of_which_no_result_is_kept_still_has_a_receipt() -> None:
+def test_an_approval_without_a_stored_result_has_a_receipt() -> None:
     found = approval_of(decided(YES).but(result=None), [YES], purged=False)
     assert (found.option, found.answers, found.edits) == (None, None, None)
 
@@ -122,7 +122,7 @@ def test_an_approval_of_which_no_result_is_kept_still_has_a_receipt() -> None:
     ],
     ids=["waiting", "cancelled", "rejected"],
 )
-def test_what_was_not_approved_has_no_receipt_and_its_standing_is_told(
+def test_the_error_for_a_breakpoint_without_approval_gives_its_state(
     current: Breakpoint, word: str, standing: dict[str, Any]
 ) -> None:
     refused = refusal(NoReceipt, lambda: approval_of(current, [], purged=False))
@@ -130,13 +130,13 @@ def test_what_was_not_approved_has_no_receipt_and_its_standing_is_told(
     assert refused.details == {"standing": standing}
 
 
-def test_what_was_purged_or_imported_has_no_receipt() -> None:
+def test_purged_and_imported_breakpoints_have_no_receipt() -> None:
     assert "was purged" in refusal(NoReceipt, lambda: approval_of(decided(YES), [YES], purged=True)).message
     imported = decided(YES, via=VIA)
     assert "was imported" in refusal(NoReceipt, lambda: approval_of(imported, [YES], purged=False)).message
 
 
-def test_a_receipt_is_written_field_by_field_as_the_documentation_says() -> None:
+def test_a_receipt_has_exactly_the_documented_fields() -> None:
     assert {name: value for name, value in BODY.items() if name != "signature"} == {
         "version": 1,
         "breakpointId": ID,
@@ -162,7 +162,7 @@ def test_a_receipt_is_written_field_by_field_as_the_documentation_says() -> None
     }
 
 
-def test_a_receipt_is_one_line_of_ascii_without_blanks_between() -> None:
+def test_a_receipt_is_one_line_of_ascii_without_spaces() -> None:
     text = issued().text()
     assert text.isascii()
     assert text.replace("10 %", "").split() == [text.replace("10 %", "")]
@@ -183,7 +183,7 @@ PLAIN = Approval(
 """An approval without optional fields."""
 
 
-def test_an_approval_without_anything_more_has_a_receipt_that_says_no_more() -> None:
+def test_a_minimal_approval_has_a_receipt_without_optional_fields() -> None:
     receipt = issued(PLAIN)
     check(loads(receipt.text().encode()), KEYS, now=NOW)
     assert PLAIN.body().keys() == APPROVAL.body().keys() - {"option", "answers", "edits"}
@@ -191,12 +191,12 @@ def test_an_approval_without_anything_more_has_a_receipt_that_says_no_more() -> 
     assert PLAIN.approvers[0].body() == {"by": "person:ann", "via": "web", "at": iso(NOW - 5)}
 
 
-def test_approvals_can_be_told_apart_in_a_set_whatever_was_answered() -> None:
+def test_equal_approvals_are_one_element_of_a_set() -> None:
     again = loads(issued().text().encode()).approval
     assert {APPROVAL, again, PLAIN} == {PLAIN, again}
 
 
-def test_a_receipt_that_nobody_signed_has_an_empty_signature_and_is_refused() -> None:
+def test_an_unsigned_receipt_has_an_empty_signature_and_is_rejected() -> None:
     unsigned = Receipt(approval=PLAIN, issued_at=NOW - 1, expires_at=NOW + HOUR, key_id=key_id(PUBLIC))
     assert unsigned.body()["signature"] == ""
     assert "modified" in refusal(InvalidReceipt, lambda: check(unsigned, KEYS, now=NOW)).message
@@ -204,19 +204,19 @@ def test_a_receipt_that_nobody_signed_has_an_empty_signature_and_is_refused() ->
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
-def test_what_is_no_number_in_json_is_never_written(number: float) -> None:
+def test_nan_and_infinity_are_never_written(number: float) -> None:
     unsigned = Receipt(approval=replace(PLAIN, edits={"n": number}), issued_at=NOW, expires_at=NOW + 1, key_id="k")
     with pytest.raises(ValueError, match="not JSON compliant"):
         unsigned.text()
 
 
-def test_a_receipt_may_be_of_two_mebibytes_and_no_longer() -> None:
+def test_a_receipt_may_have_at_most_2_mib() -> None:
     assert loads(TEXT.ljust(2 * MIB)).approval == APPROVAL
     refused = refusal(InvalidReceipt, lambda: loads(TEXT.ljust(2 * MIB + 1)))
     assert refused.message == "The receipt is too large."
 
 
-def test_fields_that_no_receipt_has_are_named() -> None:
+def test_an_error_lists_unknown_fields() -> None:
     body = BODY | {"zeal": 1, "also": None}
     assert refusal(InvalidReceipt, lambda: parse(body)).message == "Unknown receipt fields: also, zeal."
     deep = BODY | {"used": BODY["used"] | {"more": 1}}
@@ -241,7 +241,7 @@ def test_fields_that_no_receipt_has_are_named() -> None:
         ("decidedAt", 7),
     ],
 )
-def test_a_field_that_is_not_what_it_should_be_is_named(field: str, value: Any) -> None:
+def test_an_error_names_the_invalid_field(field: str, value: Any) -> None:
     refused = refusal(InvalidReceipt, lambda: parse(BODY | {field: value}))
     assert refused.message == f"This receipt's {field} field is missing or not valid."
     without = {name: each for name, each in BODY.items() if name != field}
@@ -251,7 +251,7 @@ def test_a_field_that_is_not_what_it_should_be_is_named(field: str, value: Any) 
 
 @pytest.mark.parametrize("field", ["decidedAt", "issuedAt", "expiresAt"])
 @pytest.mark.parametrize("text", ["", "soon", "2027-01-15", "2027-01-15T08:00:00Z", "9999-12-31T23:59:59-23:00"])
-def test_a_moment_that_is_none_or_is_written_otherwise_is_named(field: str, text: str) -> None:
+def test_an_error_names_the_field_with_an_invalid_time(field: str, text: str) -> None:
     refused = refusal(InvalidReceipt, lambda: parse(BODY | {field: text}))
     assert refused.message == f"This receipt's {field} field is not a valid time."
 
@@ -273,7 +273,7 @@ def test_a_moment_that_is_none_or_is_written_otherwise_is_named(field: str, text
         ({"signature": spelt(bytes(63))}, "This receipt's signature is not 64 bytes in base64."),
     ],
 )
-def test_what_is_of_another_kind_is_named(change: dict[str, Any], what: str) -> None:
+def test_an_error_names_the_field_with_the_wrong_type(change: dict[str, Any], what: str) -> None:
     assert refusal(InvalidReceipt, lambda: parse(BODY | change)).message == what
 
 
@@ -285,14 +285,14 @@ def test_only_an_object_is_a_receipt(value: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "field"), [("project", "project"), ("gate", "gate"), ("agent_id", "agent"), ("digest", "digest")]
 )
-def test_a_mismatch_tells_what_was_expected_and_what_was_found(name: str, field: str) -> None:
+def test_a_mismatch_gives_the_expected_and_the_actual_value(name: str, field: str) -> None:
     refused = refusal(ReceiptMismatch, lambda: check(issued(), KEYS, now=NOW, **{name: "other"}))
     found = getattr(APPROVAL, name)
     assert refused.details == {"field": field, "expected": "other", "found": found}
     assert refused.message == f"This receipt is for the {field} {found}, not for other."
 
 
-def test_a_use_tells_when_and_by_whom() -> None:
+def test_the_error_for_a_used_receipt_says_when_and_by_whom() -> None:
     use = Use(NOW - 2, "agent:x")
     refused = refusal(ReceiptUsed, lambda: check(issued(used=use), KEYS, now=NOW))
     assert refused.details == already_used(APPROVAL, use).details == {"usedAt": iso(NOW - 2), "usedBy": "agent:x"}
@@ -300,7 +300,7 @@ def test_a_use_tells_when_and_by_whom() -> None:
 
 
 @pytest.mark.parametrize("use", [None, Use(NOW - 2, "agent:x")])
-def test_an_end_tells_when_it_was_and_whether_the_receipt_was_used_before(use: Use | None) -> None:
+def test_the_error_for_an_expired_receipt_says_when_and_whether_it_was_used(use: Use | None) -> None:
     receipt = issued(used=use)
     check_time(receipt, NOW + HOUR - 1)
     refused = refusal(ReceiptExpired, lambda: check_time(receipt, NOW + HOUR))
@@ -309,7 +309,7 @@ def test_an_end_tells_when_it_was_and_whether_the_receipt_was_used_before(use: U
     assert refused.message == f"The receipt for {ID} expired at {iso(NOW + HOUR)}. Create a new breakpoint."
 
 
-def test_a_key_that_is_not_trusted_is_named() -> None:
+def test_the_error_for_an_untrusted_key_names_it() -> None:
     other = key_id(public_key(OTHER_SEED))
     refused = refusal(InvalidReceipt, lambda: check(issued(seed=OTHER_SEED), KEYS, now=NOW))
     assert refused.details == {"keyId": other}
@@ -317,7 +317,7 @@ def test_a_key_that_is_not_trusted_is_named() -> None:
 
 
 @pytest.mark.parametrize(("behind", "right"), [(300_000_000, True), (300_000_001, False)])
-def test_a_clock_may_be_five_minutes_behind(behind: int, *, right: bool) -> None:
+def test_a_clock_may_be_up_to_five_minutes_behind(behind: int, *, right: bool) -> None:
     receipt = issued()
     if right:
         check(receipt, KEYS, now=receipt.issued_at - behind)
@@ -325,5 +325,5 @@ def test_a_clock_may_be_five_minutes_behind(behind: int, *, right: bool) -> None
         refusal(InvalidReceipt, lambda: check(receipt, KEYS, now=receipt.issued_at - behind))
 
 
-def test_a_receipt_may_be_issued_in_the_moment_of_the_decision_and_be_good_for_a_microsecond() -> None:
+def test_a_receipt_may_be_issued_with_the_decision_and_last_a_microsecond() -> None:
     check(issued(issued_at=APPROVAL.decided_at, expires_at=APPROVAL.decided_at + 1), KEYS, now=APPROVAL.decided_at)

@@ -19,7 +19,7 @@ def route(**changes: Any) -> Route:
     return Route(**(given | changes))
 
 
-def test_everything_that_is_to_happen_comes_in_its_order() -> None:
+def test_steps_are_sorted_by_time() -> None:
     made = route(
         remind=(600, 7200),
         escalate=(Escalation(3600, ("owner",)), Escalation(600, ("group:ops",))),
@@ -35,18 +35,18 @@ def test_everything_that_is_to_happen_comes_in_its_order() -> None:
     ]
 
 
-def test_a_route_without_more_only_asks() -> None:
+def test_a_minimal_route_only_asks() -> None:
     assert [each.kind for each in steps(route(), NOW)] == [StepKind.ASK]
 
 
-def test_the_first_route_that_matches_is_taken() -> None:
+def test_the_first_matching_route_is_chosen() -> None:
     broken, other = route(id="rt_0", pattern="deploy("), route(id="rt_1", pattern="pay.*")
     first, second = route(id="rt_2", pattern="dep*"), route(id="rt_3", pattern="*")
     assert chosen([broken, other, first, second], waiting()) is first
     assert chosen([broken, other], waiting()) is None
 
 
-def test_what_is_unknown_about_a_breakpoint_takes_no_route() -> None:
+def test_a_route_with_an_unknown_condition_is_not_chosen() -> None:
     assert chosen([route(pattern="*(risk = 'high')")], waiting()) is None
     assert chosen([route(pattern="*(NOT risk = 'high')")], waiting()) is None
 
@@ -64,34 +64,34 @@ def test_what_is_unknown_about_a_breakpoint_takes_no_route() -> None:
         ([], ()),
     ],
 )
-def test_a_route_means_people_each_of_them_once(to: list[str], meant: tuple[str, ...]) -> None:
+def test_recipients_are_resolved_to_distinct_people(to: list[str], meant: tuple[str, ...]) -> None:
     asked = waiting(seats=(Seat("bob"), Seat("ops", ("nobody",))))
     assert people(to, asked, PROJECT) == meant
 
 
-def test_without_experts_the_owner_stands_for_them() -> None:
+def test_without_experts_the_owner_is_the_recipient() -> None:
     assert people(["experts"], waiting(), PROJECT) == ("cid",)
     assert named(["experts"], waiting()) == ("owner",)
 
 
-def test_the_names_that_have_to_be_looked_up_are_told_once() -> None:
+def test_names_to_look_up_are_listed_once() -> None:
     asked = waiting(seats=(Seat("bob"), Seat("ops", ("legal",))))
     found = named(["experts", "group:ops", "person:ann", "owner", "person:ann"], asked)
     assert found == ("bob", "ops", "legal", "ann", "owner")
 
 
-def test_the_words_of_steps_are_the_ones_that_databases_have() -> None:
+def test_the_steps_have_the_names_stored_in_databases() -> None:
     assert {"ask", "remind", "escalate", "time-out"} <= set(StepKind)
 
 
-def test_a_route_that_says_little_asks_the_experts_and_respects_quiet_hours() -> None:
+def test_a_minimal_route_asks_the_experts_and_respects_quiet_hours() -> None:
     little = Route(id="rt_1", pattern="*", channels=("chat",))
     assert (little.to, little.quiet) == (("experts",), True)
     assert (little.fallback, little.remind, little.escalate, little.timeout, little.note) == ((), (), (), None, None)
     assert Escalation(60, ("owner",)).channels == ()
 
 
-def test_seconds_are_counted_from_when_it_was_raised() -> None:
+def test_steps_are_timed_from_the_creation() -> None:
     made = route(remind=(1,), escalate=(Escalation(2, ("owner",)),), timeout=Timeout(3, "reject"))
     assert steps(made, NOW) == (
         Step(NOW, StepKind.ASK, 0),
@@ -101,16 +101,16 @@ def test_seconds_are_counted_from_when_it_was_raised() -> None:
     )
 
 
-def test_what_falls_on_the_same_second_as_the_end_comes_before_it() -> None:
+def test_the_timeout_comes_last_among_simultaneous_steps() -> None:
     made = route(remind=(60,), escalate=(Escalation(60, ("owner",)),), timeout=Timeout(60, "reject"))
     assert [each.kind for each in steps(made, NOW)][-1] is StepKind.TIME_OUT
 
 
-def test_without_a_route_none_is_taken() -> None:
+def test_without_routes_none_is_chosen() -> None:
     assert chosen([], waiting()) is None
 
 
 @pytest.mark.parametrize("target", ["person:owner", "group:owner", "owner"])
-def test_the_owner_is_meant_however_they_are_named(target: str) -> None:
+def test_every_way_to_name_the_owner_is_equivalent(target: str) -> None:
     assert named([target], waiting()) == ("owner",)
     assert people([target], waiting(), PROJECT) == ("cid",)

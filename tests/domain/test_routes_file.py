@@ -24,7 +24,7 @@ WHOLE = {
 }
 
 
-def test_a_whole_route_is_read() -> None:
+def test_all_fields_of_a_route_are_read() -> None:
     assert read(WHOLE, route_id="rt_1") == Route(
         id="rt_1",
         pattern="deploy.*(risk = high)",
@@ -39,17 +39,17 @@ def test_a_whole_route_is_read() -> None:
     )
 
 
-def test_what_is_written_is_read_again_as_it_was() -> None:
+def test_a_route_survives_a_round_trip() -> None:
     assert written(read(WHOLE, route_id="x")) == WHOLE
 
 
-def test_a_route_of_two_lines_goes_to_the_experts_and_respects_quiet_hours() -> None:
+def test_a_route_of_two_lines_gets_the_defaults() -> None:
     route = read({"pattern": "*", "channels": "mail"}, route_id="x")
     assert (route.channels, route.to, route.quiet, route.timeout) == (("mail",), ("experts",), True, None)
     assert written(route) == {"pattern": "*", "channels": ["mail"], "to": ["experts"]}
 
 
-def test_one_level_of_escalation_needs_no_list() -> None:
+def test_a_single_escalation_does_not_need_a_list() -> None:
     body = {"pattern": "*", "channels": ["mail"], "escalate": {"after": "1h", "to": "owner"}}
     assert read(body, route_id="x").escalate == (Escalation(3600, ("owner",)),)
 
@@ -88,7 +88,7 @@ def test_one_level_of_escalation_needs_no_list() -> None:
         ({"a/b~": 1}, "/a~1b~0"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(changes: dict[str, Any], pointer: str) -> None:
+def test_a_validation_error_names_the_invalid_field(changes: dict[str, Any], pointer: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         read({"pattern": "*", "channels": ["mail"]} | changes, route_id="x")
     assert refused.value.details["errors"][0]["pointer"] == pointer  # type: ignore[index]
@@ -99,7 +99,7 @@ def test_a_timeout_never_approves() -> None:
         read({"pattern": "*", "channels": ["m"], "timeout": {"after": "1h", "then": "approve"}}, route_id="x")
 
 
-def test_a_pattern_that_cannot_be_read_is_refused_where_a_route_is_kept() -> None:
+def test_an_unreadable_pattern_is_rejected_when_a_route_is_saved() -> None:
     body = {"pattern": "deploy.*(risk =", "channels": ["mail"]}
     assert read(body, route_id="x").pattern == "deploy.*(risk ="
     with pytest.raises(PatternError):
@@ -107,16 +107,16 @@ def test_a_pattern_that_cannot_be_read_is_refused_where_a_route_is_kept() -> Non
 
 
 @given(st.integers(0, LONGEST))
-def test_a_length_is_read_as_it_is_written(length: int) -> None:
+def test_a_formatted_duration_is_parsed_as_the_same_value(length: int) -> None:
     assert seconds(duration(length)) == length
 
 
 @pytest.mark.parametrize(("text", "length"), [("90s", 90), ("30m", 1800), ("1h30m", 5400), ("1d", 86400), ("0s", 0)])
-def test_lengths_of_time(text: str, length: int) -> None:
+def test_a_duration_is_parsed_into_seconds(text: str, length: int) -> None:
     assert seconds(text) == length
 
 
 @pytest.mark.parametrize("text", ["", "30", "m", "1.5h", "30 m", "30m1h", "-1h", "1w", "٣m"])
-def test_what_is_no_length_of_time_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="30m, 2h or 1d"):
         seconds(text)

@@ -84,7 +84,7 @@ def refusal(more: dict[str, Any]) -> str:
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_a_route_is_taken_up_to_a_limit_and_refused_beyond(
+def test_each_field_of_a_route_has_an_exact_limit(
     taken: dict[str, Any], refused: dict[str, Any], sentence: str
 ) -> None:
     route = read(LEAST | taken, route_id="x")
@@ -113,25 +113,25 @@ def test_a_route_is_taken_up_to_a_limit_and_refused_beyond(
     ],
     ids=lambda value: str(value)[:40],
 )  # fmt: skip
-def test_an_escalation_is_taken_up_to_a_limit_and_refused_beyond(taken: Any, refused: Any, sentence: str) -> None:
+def test_each_field_of_an_escalation_has_an_exact_limit(taken: Any, refused: Any, sentence: str) -> None:
     route = read(LEAST | {"escalate": taken}, route_id="x")
     assert read(written(route), route_id="x") == route
     assert refusal({"escalate": refused}) == sentence
 
 
-def test_as_many_levels_are_taken_as_there_may_be() -> None:
+def test_a_route_may_have_up_to_20_escalations() -> None:
     levels = [{"after": f"{n}h", "to": ["owner"]} for n in range(1, 22)]
     assert len(read(LEAST | {"escalate": levels[:20]}, route_id="x").escalate) == 20
     assert refusal({"escalate": levels}) == "/escalate: must be a list of 0 to 20 items"
 
 
-def test_what_is_not_known_is_refused_with_all_that_is() -> None:
+def test_the_error_for_an_unknown_field_lists_the_known_ones() -> None:
     names = "channels, escalate, fallback, note, pattern, quiet, remind, timeout, to"
     assert refusal({"chanels": 1}) == f"/chanels: is not a known field. Use one of {names}"
     assert refusal({"~/": 1}).startswith("/~0~1: is not a known field")
 
 
-def test_one_thing_is_read_as_a_list_of_one() -> None:
+def test_a_single_value_is_read_as_a_list() -> None:
     body = {"pattern": " * ", "channels": "mail", "to": "owner", "fallback": "sms", "remind": "1h", "note": " x "}
     route = read(body | {"escalate": LEVEL | {"to": "group:ops", "channels": "sms"}}, route_id="rt_9")
     assert (route.id, route.pattern, route.note) == ("rt_9", "*", "x")
@@ -139,7 +139,7 @@ def test_one_thing_is_read_as_a_list_of_one() -> None:
     assert route.escalate == (Escalation(3600, ("group:ops",), ("sms",)),)
 
 
-def test_what_is_left_out_is_nothing_and_quiet_hours_are_respected() -> None:
+def test_missing_fields_have_defaults() -> None:
     route = read(LEAST, route_id="x")
     assert (route.fallback, route.remind, route.escalate, route.timeout, route.note) == ((), (), (), None, None)
     assert (route.to, route.quiet) == (("experts",), True)
@@ -151,7 +151,7 @@ def test_a_timeout_expires_or_rejects(then: str) -> None:
     assert read(body, route_id="x").timeout == Timeout(3600, then)
 
 
-def test_a_route_that_is_to_be_kept_is_read_like_any_other() -> None:
+def test_a_route_to_be_saved_is_read_in_the_same_way() -> None:
     assert checked(LEAST, route_id="rt_1") == read(LEAST, route_id="rt_1")
 
 
@@ -180,7 +180,7 @@ def bodies(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(bodies())
-def test_every_route_is_written_back_as_it_is_read(body: dict[str, Any]) -> None:
+def test_any_route_survives_a_round_trip(body: dict[str, Any]) -> None:
     route = read(body, route_id="x")
     assert read(written(route), route_id="x") == route
     assert written(read(written(route), route_id="x")) == written(route)

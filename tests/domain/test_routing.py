@@ -41,9 +41,7 @@ def can_be_answered(options: list[frozenset[str]]) -> bool:
 
 
 @given(st.lists(st.sampled_from(PEOPLE), unique=True), options_of_seats)
-def test_people_are_seated_exactly_when_some_arrangement_exists(
-    people: list[str], options: list[frozenset[str]]
-) -> None:
+def test_people_get_seats_exactly_if_an_assignment_exists(people: list[str], options: list[frozenset[str]]) -> None:
     places = seating(people, options)
     assert (places is not None) == can_be_seated(people, options)
     if places is not None:
@@ -53,19 +51,19 @@ def test_people_are_seated_exactly_when_some_arrangement_exists(
 
 
 @given(st.permutations(PEOPLE), options_of_seats)
-def test_the_order_of_arrival_never_decides_whether_there_is_room(
+def test_the_order_of_answers_does_not_affect_whether_there_is_a_seat(
     order: list[str], options: list[frozenset[str]]
 ) -> None:
     assert (seating(order, options) is None) == (seating(sorted(order), options) is None)
 
 
 @given(options_of_seats)
-def test_answerable_is_what_trying_everything_finds(options: list[frozenset[str]]) -> None:
+def test_answerable_agrees_with_trying_every_assignment(options: list[frozenset[str]]) -> None:
     assert answerable(options) == can_be_answered(options)
 
 
 @given(directories(), experts_named)
-def test_every_expert_is_in_exactly_one_seat_and_the_absent_share_one(directory: Directory, experts: list[str]) -> None:
+def test_every_expert_has_exactly_one_seat_and_missing_ones_share_one(directory: Directory, experts: list[str]) -> None:
     seats, missing = seats_for(experts, directory)
     assert set(missing) == {name for name in experts if not directory.carriers(name)}
     named = [name for seat in seats for name in seat.names]
@@ -78,7 +76,7 @@ def test_every_expert_is_in_exactly_one_seat_and_the_absent_share_one(directory:
 
 
 @given(directories(), experts_named)
-def test_the_owner_may_take_the_seat_of_the_absent(directory: Directory, experts: list[str]) -> None:
+def test_the_owner_may_take_the_seat_of_missing_experts(directory: Directory, experts: list[str]) -> None:
     seats, missing = seats_for(experts, directory)
     if not missing or not directory.carriers(OWNER):
         return
@@ -89,7 +87,7 @@ def test_the_owner_may_take_the_seat_of_the_absent(directory: Directory, experts
 
 
 @given(directories(), experts_named)
-def test_nobody_but_carriers_and_the_owner_gets_a_seat(directory: Directory, experts: list[str]) -> None:
+def test_only_experts_and_the_owner_get_seats(directory: Directory, experts: list[str]) -> None:
     seats, missing = seats_for(experts, directory)
     for seat in seats:
         may = frozenset[str]().union(*(directory.carriers(name) for name in seat.names))
@@ -101,9 +99,7 @@ def test_nobody_but_carriers_and_the_owner_gets_a_seat(directory: Directory, exp
 
 
 @given(directories(), experts_named)
-def test_a_name_nobody_carries_never_makes_answerable_experts_unanswerable(
-    directory: Directory, experts: list[str]
-) -> None:
+def test_an_unknown_name_never_makes_a_breakpoint_unanswerable(directory: Directory, experts: list[str]) -> None:
     carried = [name for name in dict.fromkeys(experts) if directory.carriers(name)]
     if not answerable([directory.carriers(name) for name in carried]):
         return
@@ -120,24 +116,24 @@ def test_the_order_of_experts_does_not_change_who_may_answer(directory: Director
     assert voices(experts) == voices(sorted(experts))
 
 
-def test_a_person_who_has_left_carries_nothing() -> None:
+def test_a_person_who_left_cannot_answer() -> None:
     directory = Directory(frozenset({"bob"}), {"ops": frozenset({"ann", "bob"})}, "ann")
     assert directory.carriers("ann") == frozenset()
     assert directory.carriers("ops") == {"bob"}
     assert directory.carriers(OWNER) == frozenset()
 
 
-def test_naming_an_expert_twice_is_naming_them_once() -> None:
+def test_an_expert_named_twice_has_one_seat() -> None:
     directory = Directory(frozenset({"ann"}), {}, "ann")
     assert seats_for(["ann", "ann"], directory) == ((Seat("ann"),), ())
 
 
-def test_an_owner_needed_elsewhere_stands_in_from_there() -> None:
+def test_an_owner_who_is_an_expert_answers_for_missing_ones_from_that_seat() -> None:
     directory = Directory(frozenset({"ann"}), {}, "ann")
     assert seats_for(["ann", "ghost"], directory) == ((Seat("ann", ("ghost",)),), ("ghost",))
 
 
-def test_an_owner_with_time_to_spare_stands_in_from_a_seat_of_their_own() -> None:
+def test_an_owner_who_is_not_an_expert_gets_an_added_seat() -> None:
     directory = Directory(frozenset({"ann", "bob"}), {}, "ann")
     seats, missing = seats_for(["bob", "ghost", "tpyo"], directory)
     assert [seat.names for seat in seats] == [("bob",), (OWNER, "ghost", "tpyo")]

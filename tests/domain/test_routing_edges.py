@@ -7,19 +7,19 @@ from assent.domain.routing import Deputy, Directory, Seat, eligible, in_place_of
 DIRECTORY = Directory(frozenset({"ann", "bob"}), {"ops": frozenset({"bob"})}, "ann")
 
 
-def test_a_seat_that_was_asked_for_is_not_an_added_one() -> None:
+def test_a_requested_seat_is_not_marked_as_added() -> None:
     seats, missing = seats_for(["owner", "ops"], DIRECTORY)
     assert (seats, missing) == ((Seat("owner", (), added=False), Seat("ops", (), added=False)), ())
 
 
-def test_the_seat_of_the_owner_in_place_of_others_is_marked_as_added() -> None:
+def test_the_owners_seat_for_missing_experts_is_marked_as_added() -> None:
     seats, missing = seats_for(["ops", "ghost"], DIRECTORY)
     assert seats == (Seat("ops"), Seat("owner", ("ghost",), added=True))
     assert [seat.added for seat in seats] == [False, True]
     assert missing == ("ghost",)
 
 
-def test_nobody_carries_the_owner_where_the_owner_has_left() -> None:
+def test_an_owner_who_left_cannot_answer() -> None:
     gone = Directory(frozenset({"bob"}), {}, "ann")
     assert gone.carriers("owner") == frozenset()
     assert DIRECTORY.carriers("owner") == frozenset({"ann"})
@@ -42,7 +42,7 @@ OPS = Seat("ops")
     ],
     ids=["nobody", "an escalation", "for who was asked", "for somebody else", "one of two", "left", "left, for bob"],
 )
-def test_a_deputy_answers_for_who_was_asked_or_after_an_escalation(deputies: list[Deputy], allowed: set[str]) -> None:
+def test_a_deputy_may_answer_for_an_expert_or_after_an_escalation(deputies: list[Deputy], allowed: set[str]) -> None:
     assert eligible(OPS, MANY, deputies) == allowed
 
 
@@ -58,7 +58,7 @@ def test_a_deputy_answers_for_who_was_asked_or_after_an_escalation(deputies: lis
         ("cat", [Deputy("cat"), Deputy("dan", "bob")], ("ops",)),
     ],
 )
-def test_an_answer_names_whose_place_it_was_given_in(
+def test_an_answer_names_the_people_it_was_given_for(
     person: str, deputies: list[Deputy], whom: tuple[str, ...]
 ) -> None:
     assert in_place_of(OPS, person, MANY, deputies) == whom

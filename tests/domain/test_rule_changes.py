@@ -19,7 +19,7 @@ SAID = {
 }  # fmt: skip
 
 
-def test_the_content_of_a_rule_is_what_it_says() -> None:
+def test_the_content_of_a_rule_has_this_form() -> None:
     assert content(RULE) == SAID
     assert content(Rule(id="rule_2", pattern="*", action="never-auto-approve")) == {
         "pattern": "*", "action": "never-auto-approve", "mode": "live", "enabled": True, "expiresAt": None,
@@ -28,7 +28,7 @@ def test_the_content_of_a_rule_is_what_it_says() -> None:
     assert content(Rule(id="rule_2", pattern="*", action="auto-approve", expires_at=0))["expiresAt"] is not None
 
 
-def test_a_rule_begins_its_own_chain_whatever_it_was_made_from() -> None:
+def test_a_new_rule_starts_its_own_chain() -> None:
     rule, event = created(RULE, actor=ANN, at=NOW, why="Asked for.")
     assert (event.rule_id, event.seq, event.type, event.actor, event.at) == ("rule_1", 1, "rule-created", ANN, NOW)
     assert event.metadata == {"project": "shop", "source": "file", "rule": SAID, "why": "Asked for."}
@@ -36,13 +36,13 @@ def test_a_rule_begins_its_own_chain_whatever_it_was_made_from() -> None:
     assert (rule.created_at, rule.created_by, rule.updated_at, rule.removed_at) == (NOW, "person:ann", NOW, None)
 
 
-def test_what_a_file_says_of_the_origin_is_told_beside_who_imported_it() -> None:
+def test_the_origin_given_in_a_file_is_recorded_besides_the_importer() -> None:
     rule, event = created(RULE, actor=ANN, at=NOW, imported={"createdBy": "eve"})
     assert event.metadata == {"project": "shop", "source": "file", "imported": {"createdBy": "eve"}, "rule": SAID}
     assert (rule.created_by, event.actor) == ("person:ann", ANN)
 
 
-def test_a_change_without_a_reason_has_none() -> None:
+def test_a_change_without_a_reason_records_none() -> None:
     _, event = changed(RULE, actor=ANN, at=NOW)
     assert event.metadata == {"rule": SAID}
     assert changed(RULE, actor=ANN, at=NOW, why="")[1].metadata == {"rule": SAID, "why": ""}
@@ -60,7 +60,7 @@ def test_changes_are_chained() -> None:
 
 
 @pytest.mark.parametrize("make", [created, changed, removed])
-def test_the_hash_covers_who_when_what_and_the_hash_before(make: object) -> None:
+def test_the_hash_covers_the_event_and_the_previous_hash(make: object) -> None:
     assert callable(make)
     _, event = make(RULE, actor=ANN, at=NOW, why="So.")
     said = {

@@ -18,7 +18,7 @@ from assent.domain.rule_warnings import warnings
         ("NOT (NOT payload.command startswith 'ls')", "ls; rm -rf ~"),
     ],
 )
-def test_a_part_of_a_command_warns_with_a_command_that_it_approves(predicate: str, example: str) -> None:
+def test_a_rule_on_part_of_a_command_warns_with_another_command_it_approves(predicate: str, example: str) -> None:
     pattern = f"shell.*({predicate})"
     (said,) = warnings(pattern, "auto-approve")
     assert f"also approves {example!r}" in said

@@ -15,7 +15,7 @@ from assent.domain.rulebook import Rule, Rulebook, checked, problem_of
 RULE = Rule(id="r", pattern="*", action="auto-approve")
 
 
-def test_a_rule_is_live_and_on_unless_said_otherwise() -> None:
+def test_a_rule_is_live_and_enabled_by_default() -> None:
     assert (RULE.note, RULE.source, RULE.created_by, RULE.mode) == (None, "api", "system", "live")
     assert (RULE.enabled, RULE.expires_at, RULE.removed_at) == (True, None, None)
     assert (RULE.order, RULE.created_at, RULE.updated_at, RULE.version) == (0, 0, 0, 0)
@@ -33,16 +33,16 @@ def test_a_rule_is_live_and_on_unless_said_otherwise() -> None:
         ({"expires_at": 4}, False),
     ],
 )
-def test_a_rule_is_in_force_until_it_is_off_removed_or_over(changes: dict[str, Any], holds: bool) -> None:  # noqa: FBT001
+def test_a_rule_is_in_force_until_disabled_removed_or_expired(changes: dict[str, Any], holds: bool) -> None:  # noqa: FBT001
     assert replace(RULE, **changes).in_force(5) is holds
 
 
-def test_a_rule_shows_two_hundred_signs_of_its_pattern() -> None:
+def test_a_pattern_is_shown_with_at_most_200_characters() -> None:
     assert str(replace(RULE, pattern="a" * 200)) == f"r ({'a' * 200})"
     assert str(replace(RULE, pattern="a" * 201)) == f"r ({'a' * 199}…)"
 
 
-def test_a_stored_rule_that_cannot_be_read_says_why() -> None:
+def test_the_problem_of_an_invalid_stored_rule_is_explained() -> None:
     assert problem_of(RULE) is None
     assert problem_of(replace(RULE, action="maybe")) == "/action: must be auto-approve or never-auto-approve"
     assert problem_of(replace(RULE, mode="maybe")) == "/mode: must be live or shadow"
@@ -55,7 +55,7 @@ def test_a_stored_rule_that_cannot_be_read_says_why() -> None:
         checked(replace(RULE, action="maybe"))
 
 
-def test_what_cannot_be_read_is_listed_with_what_is_done_about_it() -> None:
+def test_invalid_rules_are_listed_with_their_effect() -> None:
     bad = [
         replace(RULE, id="r1", pattern="g(("),
         replace(RULE, id="r2", pattern="g((", action="never-auto-approve"),
@@ -79,16 +79,16 @@ def test_what_cannot_be_read_is_listed_with_what_is_done_about_it() -> None:
         ("maybe", "shadow", False),
     ],
 )
-def test_a_rule_is_followed_unless_it_is_in_the_shadow(action: str, mode: str, live: bool) -> None:  # noqa: FBT001
+def test_only_rules_in_shadow_mode_are_not_enforced(action: str, mode: str, live: bool) -> None:  # noqa: FBT001
     (compiled,) = Rulebook.of([replace(RULE, action=action, mode=mode)]).fitting("g", 0)
     assert (compiled.live, compiled.stops) == (live, action != "auto-approve")
 
 
-def test_an_auto_rule_of_an_unknown_mode_is_not_followed() -> None:
+def test_an_auto_rule_with_an_unknown_mode_is_not_enforced() -> None:
     assert Rulebook.of([replace(RULE, mode="maybe")]).fitting("g", 0) == []
 
 
-def test_a_rule_holds_as_its_pattern_does() -> None:
+def test_a_rule_matches_if_its_pattern_matches() -> None:
     def holds(pattern: str, **values: object) -> bool | None:
         (compiled,) = Rulebook.of([replace(RULE, pattern=pattern, action="never-auto-approve")]).fitting("g", 0)
         return compiled.holds(Subject("g", values))
@@ -100,7 +100,7 @@ def test_a_rule_holds_as_its_pattern_does() -> None:
     assert holds("g((") is None
 
 
-def test_rules_come_in_their_order_then_by_age_then_by_name() -> None:
+def test_rules_are_sorted_by_order_then_age_then_id() -> None:
     rules = [
         replace(RULE, id="d", order=2),
         replace(RULE, id="c", order=1, created_at=9),
@@ -115,7 +115,7 @@ SHAPES = ("{}", "{}*", "*{}", "*{}*", "*{}*b*", "a*{}", "*a*{}*")
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_of_globs_that_share_their_letters_exactly_the_fitting_ones_are_found(shape: str) -> None:
+def test_all_matching_globs_are_found_among_similar_ones(shape: str) -> None:
     """Compare every name of up to six letters with every glob of the shape in a single rulebook."""
     rules = [Rule(id=shape.format(each), pattern=shape.format(each), action="auto-approve") for each in LETTERS]
     book = Rulebook.of(rules)
@@ -124,14 +124,14 @@ def test_of_globs_that_share_their_letters_exactly_the_fitting_ones_are_found(sh
         assert found == {rule.id for rule in rules if glob_matches(rule.pattern, name)}, name
 
 
-def test_a_glob_with_a_short_piece_inside_is_found_beside_others() -> None:
+def test_a_glob_with_a_short_literal_part_is_found_among_others() -> None:
     book = Rulebook.of([replace(RULE, id=each, pattern=each) for each in ("*ab*", "*cd*", "*abcd*", "*wxyz*", "*")])
     assert [each.rule.id for each in book.fitting("xaby", 0)] == ["*", "*ab*"]
     assert [each.rule.id for each in book.fitting("xabcdy", 0)] == ["*", "*ab*", "*abcd*", "*cd*"]
     assert [each.rule.id for each in book.fitting("wxyz", 0)] == ["*", "*wxyz*"]
 
 
-def test_a_book_is_shown_without_everything_in_it() -> None:
+def test_the_repr_of_a_rulebook_omits_its_rules() -> None:
     shown = repr(Rulebook.of([RULE], ["critical"]))
     assert "critical" in shown
     assert "Compiled" not in shown

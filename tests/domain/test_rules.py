@@ -64,18 +64,18 @@ REASONS = {
 
 
 @pytest.mark.parametrize("source", Source)
-def test_each_voice_alone_decides_with_its_reason(source: Source) -> None:
+def test_each_source_alone_decides_with_its_reason(source: Source) -> None:
     found = world(frozenset({source}))
     assert (found.source, found.recommended, found.reason) == (source, *REASONS[source])
 
 
 @pytest.mark.parametrize(("first", "second"), list(combinations(SPEAKERS, 2)))
-def test_of_two_voices_the_one_of_higher_rank_decides(first: Source, second: Source) -> None:
+def test_the_higher_of_two_sources_decides(first: Source, second: Source) -> None:
     found = world(frozenset({first, second}))
     assert (found.source, found.recommended, found.reason) == (first, *REASONS[first])
 
 
-def test_of_any_voices_the_one_of_highest_rank_decides() -> None:
+def test_the_highest_of_any_sources_decides() -> None:
     for size in range(len(SPEAKERS) + 1):
         for voices in combinations(SPEAKERS, size):
             assert world(frozenset(voices)).source is (voices[0] if voices else Source.PROMPT)
@@ -98,7 +98,7 @@ def test_the_rule_that_decided_is_named() -> None:
 
 
 @pytest.mark.parametrize("action", ["auto-approve", "never-auto-approve"])
-def test_of_several_rules_the_first_in_order_is_followed(action: str) -> None:
+def test_the_first_of_several_rules_decides(action: str) -> None:
     rules = [
         Rule(id="rule-a", pattern="*", action=action, order=2),
         Rule(id="rule-b", pattern="gate.x", action=action, order=1),
@@ -112,12 +112,16 @@ def test_of_several_rules_the_first_in_order_is_followed(action: str) -> None:
     [(3, 2, False), (3, 3, True), (3, 9, True), (1, 1, True), (1, 0, False), (0, 0, False), (0, 9, False),
      (-1, 9, False), (None, 9, False)],
 )  # fmt: skip
-def test_enough_approvals_in_a_row_are_an_approval(after_n: int | None, consecutive: int, recommended: bool) -> None:  # noqa: FBT001
+def test_enough_consecutive_approvals_lead_to_auto_approval(
+    after_n: int | None,
+    consecutive: int,
+    recommended: bool,  # noqa: FBT001  # an expected value
+) -> None:
     found = ask(Rulebook.of([]), Subject("gate.x", {}), after_n=after_n, consecutive=consecutive)
     assert (found.recommended, found.consecutive_approvals) == (recommended, consecutive)
 
 
-def test_a_count_that_is_not_reached_is_told() -> None:
+def test_the_reason_shows_a_count_that_was_not_reached() -> None:
     found = ask(Rulebook.of([]), Subject("gate.x", {}), after_n=3, consecutive=2)
     assert found.reason == "No rule matches gate.x; 2 of 3 approvals in a row."
 
@@ -125,7 +129,7 @@ def test_a_count_that_is_not_reached_is_told() -> None:
 UNKNOWN = {"payload": {"amount": "5"}}
 
 
-def test_a_never_rule_that_is_unknown_matches() -> None:
+def test_a_never_rule_with_an_unknown_condition_matches() -> None:
     never = Rule(id="rule-1", pattern="*(runId = 'a' OR payload.amount > 9)", action="never-auto-approve")
     found = ask(Rulebook.of([never, AUTO]), Subject("gate.x", UNKNOWN))
     assert (found.recommended, found.matched_rule) == (False, "rule-1")
@@ -136,14 +140,14 @@ def test_a_never_rule_that_is_unknown_matches() -> None:
 
 
 @pytest.mark.parametrize("expression", ["payload.amount < 9", "NOT payload.amount > 9", "NOT runId = 'a'"])
-def test_an_auto_rule_that_is_unknown_does_not_match(expression: str) -> None:
+def test_an_auto_rule_with_an_unknown_condition_does_not_match(expression: str) -> None:
     auto = Rule(id="rule-1", pattern=f"*({expression})", action="auto-approve")
     found = ask(Rulebook.of([auto]), Subject("gate.x", UNKNOWN))
     assert (found.recommended, found.matched, found.source) == (False, None, Source.PROMPT)
     assert found.trace[0].said.startswith(f"Did not match auto-approve rule: rule-1 (*({expression})); ")
 
 
-def test_the_trace_tells_every_step_to_the_decision() -> None:
+def test_the_trace_contains_every_step_up_to_the_decision() -> None:
     rules = [
         Rule(id="rule-1", pattern="gate.*(tags contains 'prod')", action="never-auto-approve"),
         Rule(id="rule-2", pattern="gate.*(agentId = 'ci')", action="auto-approve", order=1),
@@ -186,14 +190,14 @@ def test_the_trace_tells_every_step_to_the_decision() -> None:
     ]
 
 
-def test_the_trace_shows_only_enough_of_large_values() -> None:
+def test_large_values_are_truncated_in_the_trace() -> None:
     rule = Rule(id="rule-1", pattern="*(payload.a = 1 OR payload.b = 1 OR payload.c = 1)", action="auto-approve")
     payload = {"a": "x" * 10_000, "b": ["y" * 10_000] * 1_000, "c": {"z": ["z"] * 1_000}}
     found = ask(Rulebook.of([rule]), Subject("gate.x", {"payload": payload}))
     assert len(str(found.trace[0].body())) < 10_000
 
 
-def test_shadow_rules_are_told_and_not_followed() -> None:
+def test_shadow_rules_are_reported_but_not_enforced() -> None:
     rules = [
         Rule(id="rule-1", pattern="gate.*", action="auto-approve", mode="shadow"),
         Rule(id="rule-2", pattern="gate.*(runId = 'a')", action="never-auto-approve", mode="shadow"),
@@ -244,7 +248,7 @@ def answer(rules: list[Rule], tags: list[str], count: tuple[int | None, int], su
 
 @given(every_rule, breaks, counts, subjects(), st.sampled_from(["hardStop", "risk"]))
 @settings(max_examples=200)
-def test_whoever_asks_for_a_person_gets_one(
+def test_hard_stop_and_high_risk_always_require_a_person(
     rules: list[Rule], tags: list[str], count: tuple[int | None, int], subject: Subject, wish: str
 ) -> None:
     if wish == "risk":
@@ -254,7 +258,7 @@ def test_whoever_asks_for_a_person_gets_one(
 
 @given(every_rule, never_rules, breaks, breaks, counts, subjects())
 @settings(max_examples=200)
-def test_more_never_rules_and_tags_to_break_on_never_make_an_approval(
+def test_more_never_rules_or_tags_to_break_on_never_cause_an_approval(
     rules: list[Rule],
     more: list[Rule],
     tags: list[str],
@@ -267,7 +271,7 @@ def test_more_never_rules_and_tags_to_break_on_never_make_an_approval(
 
 @given(every_rule, auto_rules, breaks, counts, subjects())
 @settings(max_examples=200)
-def test_more_auto_rules_never_unmake_an_approval(
+def test_more_auto_rules_never_prevent_an_approval(
     rules: list[Rule], more: list[Rule], tags: list[str], count: tuple[int | None, int], subject: Subject
 ) -> None:
     assert answer(rules, tags, count, subject) <= answer([*rules, *more], tags, count, subject)
@@ -275,7 +279,7 @@ def test_more_auto_rules_never_unmake_an_approval(
 
 @given(every_rule, every_rule, breaks, counts, subjects())
 @settings(max_examples=200)
-def test_rules_that_are_off_over_or_in_the_shadow_change_nothing(
+def test_disabled_expired_and_shadow_rules_change_nothing(
     rules: list[Rule], idle: list[Rule], tags: list[str], count: tuple[int | None, int], subject: Subject
 ) -> None:
     ways: list[dict[str, Any]] = [{"enabled": False}, {"expires_at": NOW}, {"mode": "shadow"}]
@@ -290,7 +294,7 @@ few = predicates(exists=False, only=("tags", "agentId", "attempt", "payload"))
 
 @given(some_rules(texts(few)), st.just([]), st.just((None, 0)), subjects(), st.data())
 @settings(max_examples=200)
-def test_leaving_a_value_out_never_turns_a_prompt_into_an_approval(
+def test_leaving_out_a_value_never_causes_an_approval(
     rules: list[Rule], tags: list[str], count: tuple[int | None, int], full: Subject, data: st.DataObject
 ) -> None:
     """Everything approved without a value is approved with it, except high risk, which always requires a person.
@@ -308,7 +312,7 @@ AGENTS_OWN = ("tags", "expert", "risk", "strategy", "title", "attempt")
 
 @given(st.data(), breaks, counts, subjects(), subjects())
 @settings(max_examples=200)
-def test_what_no_rule_names_can_only_make_it_stricter(
+def test_attributes_that_no_rule_names_can_only_prevent_an_approval(
     data: st.DataObject, tags: list[str], count: tuple[int | None, int], before: Subject, other: Subject
 ) -> None:
     """An agent that sets or changes an attribute that no rule names never gains an approval."""
@@ -349,7 +353,7 @@ def pattern_of(tree: Node) -> str:
     st.lists(words, max_size=2),
 )
 @settings(max_examples=200)
-def test_more_tags_and_experts_are_stricter_where_rules_approve_only_without_them(
+def test_more_tags_and_experts_are_stricter_if_rules_approve_only_without_them(
     never: list[Rule],
     auto: list[Rule],
     tags: list[str],
@@ -369,14 +373,14 @@ def test_more_tags_and_experts_are_stricter_where_rules_approve_only_without_the
     assert answer(rules, tags, count, Subject(subject.name, values)) <= answer(rules, tags, count, subject)
 
 
-def test_a_rule_that_asks_for_a_tag_can_be_satisfied_by_whoever_sets_it() -> None:
+def test_a_rule_that_requires_a_tag_can_be_satisfied_by_the_agent_that_sets_it() -> None:
     """The previous law does not cover this: limit such rules to an agent, and the agent's token to its gates."""
     rule = Rule(id="rule-1", pattern="*(expert = 'owner')", action="auto-approve")
     assert not ask(Rulebook.of([rule]), Subject("gate.x", {})).recommended
     assert ask(Rulebook.of([rule]), Subject("gate.x", {"expert": "owner"})).recommended
 
 
-def test_rules_see_what_the_agent_asked() -> None:
+def test_rules_see_all_attributes_of_a_request() -> None:
     made = draft(
         {
             "agentId": "ci",
@@ -397,7 +401,7 @@ def test_rules_see_what_the_agent_asked() -> None:
     assert match(pattern, subject) is True
 
 
-def test_rules_see_nothing_that_was_not_given() -> None:
+def test_rules_see_only_attributes_that_were_given() -> None:
     subject = subject_of(draft({"agentId": "ci", "payload": {"question": "Go on?"}}))
     assert subject.name == "go-on"
     for name in ("runId", "title", "risk", "attempt"):
@@ -417,7 +421,7 @@ def test_rules_see_nothing_that_was_not_given() -> None:
          "gate.*(payload.breakpointId = 'gate.*' AND agentId = 'ci')"),
     ],
 )  # fmt: skip
-def test_the_proposal_is_as_narrow_as_can_be_said(subject: Subject, expected: str) -> None:
+def test_a_proposal_is_as_narrow_as_possible(subject: Subject, expected: str) -> None:
     assert propose(subject) == expected
 
 
@@ -427,7 +431,7 @@ anything = st.text(max_size=100)
 
 @given(gates | anything.filter(bool), anything, st.lists(anything | st.sampled_from(WORDS), max_size=50), st.booleans())
 @settings(max_examples=200)
-def test_a_proposal_can_be_read_and_matches_what_it_was_made_from(
+def test_a_proposal_is_valid_and_matches_its_breakpoint(
     gate: str, agent: str, tags: list[str], explicit: bool  # noqa: FBT001
 ) -> None:  # fmt: skip
     values = {"agentId": agent, "tags": tags, "payload": {"breakpointId": gate} if explicit else {}}
@@ -439,7 +443,7 @@ def test_a_proposal_can_be_read_and_matches_what_it_was_made_from(
 @given(
     st.from_regex(r"[a-z0-9.-]{1,40}", fullmatch=True), st.sampled_from(WORDS), st.lists(words, max_size=3), subjects()
 )
-def test_a_proposal_matches_no_other_gate_or_agent_and_nothing_with_fewer_tags(
+def test_a_proposal_matches_no_other_gate_or_agent_and_requires_all_tags(
     gate: str, agent: str, tags: list[str], other: Subject
 ) -> None:
     pattern = parse(propose(Subject(gate, {"agentId": agent, "tags": tags})))

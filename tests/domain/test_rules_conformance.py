@@ -29,12 +29,12 @@ def name(case: dict[str, Any]) -> str:
     return str(case["case"])
 
 
-def test_every_case_is_of_a_kind_we_know() -> None:
+def test_every_case_is_of_a_known_kind() -> None:
     assert len(SLUGS) + len(REFUSED) + len(DECIDED) == len(CASES) == 59
 
 
 @pytest.mark.parametrize("case", DECIDED, ids=name)
-def test_the_recommendation_is_the_expected_one(case: dict[str, Any]) -> None:
+def test_the_recommendation_is_as_expected(case: dict[str, Any]) -> None:
     for rule in rules(case):
         checked(rule)
     found = recommend(
@@ -51,7 +51,7 @@ def test_the_recommendation_is_the_expected_one(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=name)
-def test_the_rule_is_refused_when_it_is_written(case: dict[str, Any]) -> None:
+def test_the_rule_is_rejected(case: dict[str, Any]) -> None:
     (rule,) = rules(case)
     with pytest.raises(InvalidRequest):
         checked(rule)

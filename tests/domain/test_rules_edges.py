@@ -42,12 +42,12 @@ def rule(pattern: str, action: str = AUTO, **more: Any) -> Rule:
         ),
     ],
 )
-def test_the_reason_says_what_the_rule_met(pattern: str, action: str, said: str) -> None:
+def test_the_reason_gives_the_values_that_the_rule_matched(pattern: str, action: str, said: str) -> None:
     found = ask(rule(pattern, action), values={"attempt": "x"})
     assert (found.reason, found.matched_rule, found.recommended) == (said, "r", action == AUTO)
 
 
-def test_the_trace_says_why_a_rule_was_passed_over() -> None:
+def test_the_trace_says_why_a_rule_did_not_match() -> None:
     found = ask(rule("g(risk = 'low')"), rule("g(attempt = 1)", NEVER), values={"attempt": 2}, after_n=3, consecutive=1)
     assert [(step.source.value, step.said) for step in found.trace] == [
         (NEVER, "Did not match never-auto-approve rule: r (g(attempt = 1))."),
@@ -58,7 +58,7 @@ def test_the_trace_says_why_a_rule_was_passed_over() -> None:
     assert [step.recommended for step in found.trace] == [None, None, None, False]
 
 
-def test_a_step_shows_what_each_part_of_its_rule_met() -> None:
+def test_a_step_shows_the_value_of_each_part_of_its_rule() -> None:
     never, prompt = ask(rule("g(attempt = 1 OR risk = 'low')", NEVER), values={"attempt": 2, "risk": "high"}).trace[:2]
     assert never.body() == {
         "source": NEVER,
@@ -77,12 +77,12 @@ def test_a_step_shows_what_each_part_of_its_rule_met() -> None:
     assert (never.rule, prompt.rule, prompt.findings()) == (never.compiled and never.compiled.rule, None, [])
 
 
-def test_what_is_not_given_is_not_shown() -> None:
+def test_a_missing_value_is_not_shown() -> None:
     (step, *_) = ask(rule("g(risk = 'low')", NEVER)).trace
     assert step.body()["findings"][1] == {"part": "risk = 'low'", "held": None}
 
 
-def test_a_rule_that_cannot_be_read_has_no_parts_to_show() -> None:
+def test_an_invalid_rule_has_no_parts_to_show() -> None:
     (step, *_) = ask(rule("g((", NEVER)).trace
     assert step.body()["findings"] == []
 
@@ -101,12 +101,12 @@ def test_a_rule_that_cannot_be_read_has_no_parts_to_show() -> None:
         (True, True),
     ],
 )
-def test_enough_of_a_value_is_shown_to_recognise_it(value: Any, shown: Any) -> None:
+def test_a_value_is_truncated_to_a_recognizable_part(value: Any, shown: Any) -> None:
     (step, *_) = ask(rule("g(payload.x = 'never')", NEVER), values={"payload": {"x": value}}).trace
     assert step.body()["findings"][1]["actual"] == shown
 
 
-def test_the_stops_are_those_that_no_auto_rule_overrules() -> None:
+def test_these_sources_cannot_be_overridden_by_auto_rules() -> None:
     assert {
         Source.NEVER, Source.ALWAYS_BREAK_ON, Source.HARD_STOP, Source.RISK, Source.QUESTIONS, Source.PROTECTED,
     } == STOPS  # fmt: skip
@@ -123,7 +123,7 @@ def test_the_stops_are_those_that_no_auto_rule_overrules() -> None:
         ({}, {"after_n": 2, "consecutive": 2}, "autoApproveAfterN"),
     ],
 )
-def test_the_voice_that_decides_held(values: dict[str, Any], more: dict[str, Any], source: str) -> None:
+def test_the_deciding_source_is_recorded_as_held(values: dict[str, Any], more: dict[str, Any], source: str) -> None:
     last = ask(values=values, **more).trace[-1].body()
     assert (last["source"], last["held"]) == (source, True)
 
@@ -140,7 +140,7 @@ def test_the_voice_that_decides_held(values: dict[str, Any], more: dict[str, Any
         (NEVER, {}, [{"rule": "r", "recommended": False}]),
     ],
 )
-def test_a_rule_in_the_shadow_tells_what_it_would_have_done(
+def test_a_shadow_rule_records_what_it_would_have_recommended(
     action: str, values: dict[str, Any], expected: list[dict[str, Any]]
 ) -> None:
     found = ask(rule("g(risk = 'low')", action, mode="shadow"), values=values)
@@ -157,18 +157,16 @@ def test_a_rule_in_the_shadow_tells_what_it_would_have_done(
         (None, 1, "No rule matches g."),
     ],
 )
-def test_a_threshold_of_one_is_one_and_below_it_there_is_none(
-    after_n: int | None, consecutive: int, reason: str
-) -> None:
+def test_a_threshold_of_one_is_valid_and_zero_is_none(after_n: int | None, consecutive: int, reason: str) -> None:
     assert ask(after_n=after_n, consecutive=consecutive).reason == reason
 
 
-def test_a_bare_yes_is_enough_unless_said_otherwise() -> None:
+def test_an_approval_without_an_option_suffices_by_default() -> None:
     assert ask(rule("g")).recommended
     assert not ask(rule("g"), plain=False).recommended
 
 
-def test_the_rules_see_all_of_a_breakpoint() -> None:
+def test_the_subject_of_a_rule_contains_the_whole_breakpoint() -> None:
     payload = {"expert": ["ann"], "attempt": 2, "risk": "low", "breakpointId": "g.h", "tags": ["x"]}
     asked = draft({"agentId": "bot", "runId": "r", "title": "T", "priority": "high", "payload": payload})
     assert subject_of(asked) == Subject(
@@ -198,15 +196,13 @@ def test_the_rules_see_all_of_a_breakpoint() -> None:
         ("g", {"payload": {"breakpointId": "g"}}, "g"),
     ],
 )  # fmt: skip
-def test_the_proposal_is_the_narrowest_pattern_that_can_be_written(
-    name: str, values: dict[str, Any], pattern: str
-) -> None:
+def test_a_proposal_is_the_narrowest_possible_pattern(name: str, values: dict[str, Any], pattern: str) -> None:
     subject = Subject(name, values)
     assert propose(subject) == pattern
     assert match(parse(pattern), subject)
 
 
-def test_a_proposal_uses_all_the_room_there_is_and_no_more() -> None:
+def test_a_proposal_uses_the_maximum_length_and_no_more() -> None:
     """g(agentId = '…') has 15 characters besides the agent's name, and a pattern at most 2,000."""
     fits, too_long = Subject("g", {"agentId": "a" * 1985}), Subject("g", {"agentId": "a" * 1986})
     assert propose(fits) == f"g(agentId = '{'a' * 1985}')"

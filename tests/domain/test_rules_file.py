@@ -38,14 +38,14 @@ def planned(document: dict[str, Any], standing: list[Rule], *, replacing: bool =
 
 
 @given(standing=rules)
-def test_importing_what_was_exported_changes_nothing(standing: list[Rule]) -> None:
+def test_importing_an_export_changes_nothing(standing: list[Rule]) -> None:
     found = planned(written(standing), standing, replacing=True)
     assert (found.added, found.changed, found.removed) == ((), (), ())
     assert [rule.id for _, rule in found.unchanged] == [rule.id for rule in standing]
 
 
 @given(standing=rules)
-def test_an_export_says_everything_a_rule_says(standing: list[Rule]) -> None:
+def test_an_export_contains_all_fields_of_a_rule(standing: list[Rule]) -> None:
     """Imported into an empty project, it results in the same rules in the same order."""
     found = planned(written(standing), [])
     defaults = Rule(id="", pattern="", action="")
@@ -54,7 +54,7 @@ def test_an_export_says_everything_a_rule_says(standing: list[Rule]) -> None:
 
 
 @given(standing=rules, imported=rules, replacing=st.booleans())
-def test_a_second_import_of_the_same_file_finds_everything_done(
+def test_a_second_import_of_the_same_file_changes_nothing(
     standing: list[Rule], imported: list[Rule], *, replacing: bool
 ) -> None:
     document = written([replace(rule, id=f"other-{rule.id}") for rule in imported])
@@ -68,14 +68,14 @@ def test_a_second_import_of_the_same_file_finds_everything_done(
 
 
 @given(standing=rules, imported=rules)
-def test_each_rule_stands_for_one_entry_at_most(standing: list[Rule], imported: list[Rule]) -> None:
+def test_each_rule_matches_at_most_one_entry(standing: list[Rule], imported: list[Rule]) -> None:
     found = planned(written(imported), standing, replacing=True)
     matched = [rule.id for _, rule in (*found.changed, *found.unchanged)]
     assert len(matched) == len(set(matched))
     assert {rule.id for rule in standing} == {*matched, *(rule.id for rule in found.removed)}
 
 
-def test_what_a_file_leaves_out_stays_as_it_is() -> None:
+def test_fields_missing_in_a_file_are_unchanged() -> None:
     standing = Rule(
         id="rule-1", pattern="a.*", action="auto-approve", note="n", enabled=False, mode="shadow", order=9, expires_at=1
     )
@@ -85,7 +85,7 @@ def test_what_a_file_leaves_out_stays_as_it_is() -> None:
     assert changed[1] == replace(standing, note="m")
 
 
-def test_our_own_id_finds_a_rule_whose_pattern_changed_and_a_foreign_id_never_does() -> None:
+def test_a_rule_is_found_by_its_own_id_but_never_by_a_foreign_id() -> None:
     standing = Rule(id="rule-1", pattern="a.*", action="never-auto-approve", source="import:rule-2")
     (changed,) = planned(
         file_of({"id": "rule-1", "pattern": "a.b", "action": "never-auto-approve"}), [standing]
@@ -95,13 +95,13 @@ def test_our_own_id_finds_a_rule_whose_pattern_changed_and_a_foreign_id_never_do
     assert (len(found.added), found.changed) == (1, ())
 
 
-def test_no_entry_takes_the_rule_that_another_names() -> None:
+def test_an_entry_never_matches_a_rule_that_another_names_by_id() -> None:
     first, second = (Rule(id=f"rule-{n}", pattern="a.*", action="auto-approve") for n in (1, 2))
     found = planned(file_of({"pattern": "a.*"}, {"id": "rule-1", "pattern": "a.*"}), [first, second])
     assert [(entry.index, rule.id) for entry, rule in found.unchanged] == [(0, "rule-2"), (1, "rule-1")]
 
 
-def test_rules_in_their_places_are_written_without_them_and_others_all_with() -> None:
+def test_orders_are_exported_only_if_they_differ_from_the_positions() -> None:
     plain = [Rule(id=f"rule-{n}", pattern="a", action="auto-approve", order=n) for n in (1, 2, 3)]
     assert [each.keys() & {"order", "mode", "enabled", "expiresAt", "note"} for each in written(plain)["rules"]] == [
         set()
@@ -110,7 +110,7 @@ def test_rules_in_their_places_are_written_without_them_and_others_all_with() ->
     assert [each["order"] for each in written(moved)["rules"]] == [2, 2, 3]
 
 
-def test_every_wrong_rule_is_named_with_its_place() -> None:
+def test_every_invalid_rule_is_listed_with_its_place() -> None:
     document = file_of(
         {"id": "1", "pattern": "fine"},
         {"id": "2", "pattern": "a(tags = 'x')"},
@@ -133,7 +133,7 @@ def test_every_wrong_rule_is_named_with_its_place() -> None:
     assert "(and 4 more)" in refused.value.message
 
 
-def test_of_very_many_wrong_rules_the_first_are_named_and_all_are_counted() -> None:
+def test_at_most_200_invalid_rules_are_listed_and_all_are_counted() -> None:
     with pytest.raises(InvalidRequest) as refused:
         read(file_of(*[{"pattern": "("}] * 300))
     errors: Any = refused.value.details["errors"]
@@ -141,6 +141,6 @@ def test_of_very_many_wrong_rules_the_first_are_named_and_all_are_counted() -> N
 
 
 @pytest.mark.parametrize("version", ["", "2", "2026.01.breakpoint-rules-v2", "2026.01.breakpoint-rules-v1 "])
-def test_a_version_nobody_knows_is_refused(version: str) -> None:
+def test_an_unknown_schema_version_is_rejected(version: str) -> None:
     with pytest.raises(InvalidRequest, match="schemaVersion"):
         read({"schemaVersion": version, "rules": []})

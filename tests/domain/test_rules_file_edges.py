@@ -42,12 +42,12 @@ def refusal(*bodies: dict[str, Any]) -> InvalidRequest:
     return refused.value
 
 
-def test_a_file_is_written_to_the_letter() -> None:
+def test_an_export_has_this_exact_form() -> None:
     assert written([RULE]) == {"schemaVersion": VERSION, "rules": [BODY]}
     assert written([]) == {"schemaVersion": VERSION, "rules": []}
 
 
-def test_what_a_rule_has_by_default_is_left_out() -> None:
+def test_defaults_are_omitted_from_an_export() -> None:
     rule = Rule(id="rule-1", pattern="a", action="never-auto-approve", order=1)
     assert written([rule])["rules"] == [
         {
@@ -69,13 +69,13 @@ def test_what_a_rule_has_by_default_is_left_out() -> None:
     ],
     ids=str,
 )
-def test_what_differs_from_the_default_is_written(change: dict[str, Any], told: dict[str, Any]) -> None:
+def test_values_other_than_the_default_are_exported(change: dict[str, Any], told: dict[str, Any]) -> None:
     plain = Rule(id="rule-1", pattern="a", action="auto-approve", order=1)
     (before,), (after,) = written([plain])["rules"], written([replace(plain, **change)])["rules"]
     assert after == before | told
 
 
-def test_a_file_is_read_to_the_letter() -> None:
+def test_all_fields_of_a_file_are_read() -> None:
     (entry,) = read({"schemaVersion": VERSION, "rules": [BODY]})
     origin = {
         "id": "rule-1",
@@ -86,20 +86,20 @@ def test_a_file_is_read_to_the_letter() -> None:
     assert entry == Entry(index=0, id="rule-1", says=SAYS, origin=origin)
 
 
-def test_what_a_file_does_not_say_is_not_made_up() -> None:
+def test_missing_fields_are_not_invented() -> None:
     (entry,) = read(file_of({"pattern": "\t a.* \n"}))
     assert (entry.id, entry.says, entry.origin) == (None, {"action": "auto-approve", "pattern": "a.*"}, {})
     assert Entry(index=0, id=None, says={}) == Entry(index=0, id=None, says={}, origin={})
 
 
-def test_an_imported_rule_tells_where_it_comes_from() -> None:
+def test_an_imported_rule_records_its_source() -> None:
     named, bare = read(file_of({"id": "rule-7", "pattern": "a"}, {"pattern": "b"}))
     assert (named.source, bare.source) == ("import:rule-7", "import")
     assert (named.index, bare.index) == (0, 1)
     assert (named.key, bare.key) == (("a", "auto-approve"), ("b", "auto-approve"))
 
 
-def test_another_version_is_refused_at_its_place() -> None:
+def test_the_error_for_another_version_names_the_field() -> None:
     with pytest.raises(InvalidRequest) as refused:
         read({"schemaVersion": "2", "rules": [{"pattern": "(", "action": "?"}]})
     detail = f"is not supported; this version reads {VERSION}"
@@ -107,14 +107,14 @@ def test_another_version_is_refused_at_its_place() -> None:
     assert refused.value.details["errors"] == [{"pointer": "/schemaVersion", "detail": detail}]
 
 
-def test_one_wrong_rule_is_told_alone() -> None:
+def test_the_error_for_one_invalid_rule_has_no_count() -> None:
     error = refusal({"pattern": "a"}, {"pattern": "a", "mode": "dark"})
     detail = "must be live or shadow"
     assert error.message == f"/rules/1/mode: {detail}"
     assert error.details == {"errors": [{"pointer": "/rules/1/mode", "detail": detail, "index": 1}], "wrong": 1}
 
 
-def test_of_two_wrong_rules_the_first_is_told_and_both_are_named() -> None:
+def test_the_error_for_two_invalid_rules_shows_the_first_and_lists_both() -> None:
     error = refusal({"pattern": "a", "expiresAt": "soon"}, {"pattern": "a", "action": "?"})
     moment = "must be a time, for example 2027-01-31T18:00:00Z"
     assert error.message == f"/rules/0/expiresAt: {moment} (and 1 more)"
@@ -125,7 +125,7 @@ def test_of_two_wrong_rules_the_first_is_told_and_both_are_named() -> None:
     ]
 
 
-def test_a_wrong_pattern_is_told_with_its_place_in_the_pattern() -> None:
+def test_the_error_for_an_invalid_pattern_has_its_line_and_column() -> None:
     error = refusal({"pattern": "a(tags = 'x')"})
     errors: Any = error.details["errors"]
     (told,) = errors
@@ -134,7 +134,7 @@ def test_a_wrong_pattern_is_told_with_its_place_in_the_pattern() -> None:
     assert error.message == f"/rules/0/pattern: {told['detail']}"
 
 
-def test_a_doubled_id_is_told_with_the_first_that_has_it() -> None:
+def test_the_error_for_a_duplicate_id_names_its_first_use() -> None:
     one: dict[str, Any] = {"id": "x", "pattern": "a"}
     error = refusal({"pattern": "a"}, one, {"pattern": "a"}, one, one)
     errors: Any = error.details["errors"]
@@ -146,7 +146,7 @@ def test_a_doubled_id_is_told_with_the_first_that_has_it() -> None:
 
 
 @pytest.mark.parametrize("moment", ["9999-12-31T23:59:59-23:59", "", "tomorrow", "2027-02-30T00:00:00Z", "10000-01-01"])
-def test_a_moment_that_does_not_exist_is_refused(moment: str) -> None:
+def test_an_invalid_time_is_rejected(moment: str) -> None:
     assert refusal({"pattern": "a", "expiresAt": moment}).message.startswith("/rules/0/expiresAt: ")
 
 
@@ -154,7 +154,7 @@ def same(*ids: str) -> list[Rule]:
     return [Rule(id=name, pattern="a", action="auto-approve", note=name) for name in ids]
 
 
-def test_of_rules_that_say_the_same_the_first_is_meant_and_each_once() -> None:
+def test_entries_match_equal_rules_in_order_and_each_only_once() -> None:
     found = planned(file_of({"pattern": "a"}, {"pattern": "a"}), same("rule-1", "rule-2", "rule-3"), replacing=True)
     assert [(entry.index, rule.id) for entry, rule in found.unchanged] == [(0, "rule-1"), (1, "rule-2")]
     assert [rule.id for rule in found.removed] == ["rule-3"]
@@ -162,13 +162,13 @@ def test_of_rules_that_say_the_same_the_first_is_meant_and_each_once() -> None:
     assert [entry.index for entry in more.added] == [1, 2]
 
 
-def test_a_rule_of_the_same_pattern_that_does_the_opposite_is_another() -> None:
+def test_a_rule_with_the_opposite_action_does_not_match() -> None:
     opposite = [replace(rule, action="never-auto-approve") for rule in same("rule-1")]
     found = planned(file_of({"id": "x", "pattern": "a"}), opposite)
     assert ([entry.id for entry in found.added], found.changed, found.unchanged) == (["x"], (), ())
 
 
-def test_nothing_is_removed_unless_the_file_replaces() -> None:
+def test_rules_are_removed_only_when_replacing() -> None:
     standing = [*same("rule-1"), Rule(id="rule-2", pattern="b", action="auto-approve")]
     entries = read(file_of({"pattern": "b", "note": "New."}))
     kept, replaced = (plan(entries, standing, replacing=replacing) for replacing in (False, True))
@@ -180,7 +180,7 @@ def test_nothing_is_removed_unless_the_file_replaces() -> None:
     assert kept.unchanged == replaced.unchanged == ()
 
 
-def test_what_stays_the_same_is_given_as_it_is() -> None:
+def test_an_unchanged_rule_is_returned_as_it_is() -> None:
     standing = replace(RULE, pattern="a")
     (entry,) = read(file_of({"pattern": "a", "enabled": False}))
     assert plan([entry], [standing], replacing=False).unchanged == ((entry, standing),)

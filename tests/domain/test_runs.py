@@ -31,13 +31,13 @@ RUN = Run(
 )  # fmt: skip
 
 
-def test_the_words_that_are_stored_and_shown_stay_what_they_are() -> None:
+def test_stored_and_displayed_names_of_states_never_change() -> None:
     assert [str(each) for each in RunState] == ["queued", "running", "suspended", "done", "failed", "cancelled"]
     assert [str(each) for each in StepKind] == ["task", "breakpoint", "sleep", "file"]
     assert [str(each) for each in StepState] == ["running", "retrying", "waiting", "answered", "done", "failed"]
 
 
-def test_a_run_has_ended_when_nobody_will_take_it_up_again() -> None:
+def test_a_run_has_ended_if_it_is_done_failed_or_cancelled() -> None:
     assert {state: replace(RUN, state=state).ended for state in RunState} == {
         RunState.QUEUED: False,
         RunState.RUNNING: False,
@@ -50,28 +50,28 @@ def test_a_run_has_ended_when_nobody_will_take_it_up_again() -> None:
     assert {"done", "failed"} == SETTLED
 
 
-def test_a_new_run_was_taken_up_by_nobody_and_wrote_nothing() -> None:
+def test_a_new_run_has_no_starts_and_no_output() -> None:
     assert (RUN.turn, RUN.starts, RUN.lines) == (0, 0, 0)
     assert (RUN.output, RUN.error, RUN.ended_at, RUN.due_at, RUN.cause) == (None, None, None, None, None)
 
 
-def test_a_new_step_was_never_tried_and_waits_for_nothing() -> None:
+def test_a_new_step_has_no_attempts_and_no_outcome() -> None:
     assert (STEP.attempts, STEP.started_at) == (0, 0)
     assert (STEP.breakpoint_id, STEP.due_at, STEP.heard, STEP.outcome, STEP.error, STEP.ended_at) == (None,) * 6
 
 
-def test_a_run_is_as_deep_as_the_event_that_started_it() -> None:
+def test_a_run_has_the_depth_of_its_trigger_event() -> None:
     assert RUN.depth == 0
     assert replace(RUN, cause=Cause("evt_1", "nightly", 3)).depth == 3
 
 
-def test_two_lines_without_data_do_not_share_it() -> None:
+def test_log_lines_without_data_do_not_share_a_dictionary() -> None:
     first, second = Line("started"), Line("started", "1")
     assert (first.data, first.path, second.path) == ({}, None, "1")
     assert first.data is not second.data
 
 
-def test_who_was_overtaken_is_told_that_the_run_goes_on_elsewhere() -> None:
+def test_the_error_for_a_lost_lease_says_that_the_run_continues_elsewhere() -> None:
     error = Superseded()
     assert (error.code, error.message) == ("superseded", "The run continues on another worker")
 
@@ -86,7 +86,7 @@ def test_who_was_overtaken_is_told_that_the_run_goes_on_elsewhere() -> None:
         (QUESTION, (StepKind.BREAKPOINT, "go", "f1")),
     ],
 )
-def test_a_replay_that_does_the_same_does_not_differ(step: Step, now: tuple[StepKind, str, str | None]) -> None:
+def test_an_identical_replay_has_no_difference(step: Step, now: tuple[StepKind, str, str | None]) -> None:
     assert difference(step, *now) is None
 
 
@@ -120,19 +120,17 @@ def test_a_replay_that_does_the_same_does_not_differ(step: Step, now: tuple[Step
         ),
     ],
 )
-def test_a_replay_that_does_something_else_is_told_what(
-    step: Step, now: tuple[StepKind, str, str | None], said: str
-) -> None:
+def test_a_difference_in_a_replay_is_explained(step: Step, now: tuple[StepKind, str, str | None], said: str) -> None:
     assert difference(step, *now) == said
 
 
-def test_two_comes_before_ten_and_what_is_inside_after_what_it_is_in() -> None:
+def test_steps_are_sorted_numerically_with_parents_first() -> None:
     paths = ["10", "2.10", "2", "1", "2.2", "2.2.1", "3"]
     steps = [replace(STEP, path=path) for path in paths]
     assert [each.path for each in in_order(steps)] == ["1", "2", "2.2", "2.2.1", "2.10", "3", "10"]
 
 
 @given(st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=4).map(tuple), unique=True))
-def test_steps_are_read_in_the_order_of_their_numbers(places: list[tuple[int, ...]]) -> None:
+def test_any_steps_are_sorted_by_their_numbers(places: list[tuple[int, ...]]) -> None:
     steps = [replace(STEP, path=".".join(map(str, place))) for place in places]
     assert [each.path for each in in_order(steps)] == [".".join(map(str, place)) for place in sorted(places)]

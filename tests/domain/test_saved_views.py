@@ -19,19 +19,19 @@ AT = 1_800_000_000_000_000
         ("x", "!a~", ("x", "!a~")),
     ],
 )
-def test_blanks_around_the_name_and_the_question_mark_are_not_kept(
+def test_whitespace_around_a_name_and_one_question_mark_are_removed(
     name: str, query: str, kept: tuple[str, str]
 ) -> None:
     assert saved_view(name, query, at=AT) == SavedView(*kept, AT)
 
 
-def test_a_name_has_sixty_characters_at_most_and_a_query_two_thousand() -> None:
+def test_a_name_has_at_most_60_characters_and_a_query_2000() -> None:
     view = saved_view(" " + "n" * 60 + " ", "?" + "q" * 2_000, at=AT)
     assert (len(view.name), len(view.query)) == (60, 2_000)
 
 
 @pytest.mark.parametrize("name", ["", " ", "\n", "n" * 61, "a\nb", "a\u200bb", "a\x00", "a\u202eb", "a\ud800"])
-def test_a_name_that_cannot_be_read_is_refused(name: str) -> None:
+def test_an_unreadable_name_is_rejected(name: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         saved_view(name, "tag=x", at=AT)
     what = "must be 1 to 60 visible characters"
@@ -39,12 +39,12 @@ def test_a_name_that_cannot_be_read_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("query", ["q" * 2_001, "a b", "a#b", "#", "a\n", "ö", "a\x7f", "a\x00", "\ud800", " "])
-def test_a_query_that_is_no_part_of_an_address_is_refused(query: str) -> None:
+def test_an_invalid_query_string_is_rejected(query: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         saved_view("x", query, at=AT)
     what = "must be a URL query string of at most 2000 characters"
     assert refused.value.details == {"errors": [{"pointer": "/query", "detail": what}]}
 
 
-def test_there_is_room_for_fifty_of_one_person() -> None:
+def test_a_person_may_have_fifty_saved_views() -> None:
     assert MOST == 50

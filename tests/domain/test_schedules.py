@@ -53,7 +53,7 @@ def source_late_by(schedule: Schedule, instant: int, late: int) -> str:
         ("15\t10  *\t* mon", ["2027-05-10T10:15", "2027-05-17T10:15"]),
     ],
 )
-def test_short_names_and_lines_say_when(short: str, instants: list[str]) -> None:
+def test_short_names_and_cron_expressions_give_these_times(short: str, instants: list[str]) -> None:
     assert following(short, "2027-05-05T10:00:00Z") == instants
 
 
@@ -66,17 +66,17 @@ def test_short_names_and_lines_say_when(short: str, instants: list[str]) -> None
         ("1970-01-01T00:00:00Z", "1970-01-01T01:00"),
     ],
 )
-def test_an_instant_comes_after_the_moment_that_is_asked_about(start: str, first: str) -> None:
+def test_the_next_time_is_strictly_after_the_given_moment(start: str, first: str) -> None:
     assert following("0 * * * *", start, 1) == [first]
 
 
-def test_a_time_of_day_is_that_of_its_zone_in_winter_and_in_summer() -> None:
+def test_a_time_of_day_follows_daylight_saving_time() -> None:
     assert following("0 9 * * *", "2027-03-27T00:00:00Z", 2, BERLIN) == ["2027-03-27T08:00", "2027-03-28T07:00"]
     assert following("0 9 * * *", "2027-10-30T00:00:00Z", 2, BERLIN) == ["2027-10-30T07:00", "2027-10-31T08:00"]
 
 
 @pytest.mark.parametrize("start", ["2027-10-31T00:15:00Z", "2027-10-31T00:30:00Z", "2027-10-31T00:45:00Z"])
-def test_a_time_that_the_clocks_repeat_comes_once(start: str) -> None:
+def test_a_time_that_occurs_twice_fires_once(start: str) -> None:
     """In Berlin, 02:30 occurs at 00:30 and again at 01:30 UTC in that night."""
     days = ["2027-10-31T00:30", "2027-11-01T01:30", "2027-11-02T01:30"]
     expected = days[:2] if start < f"{days[0]}:00Z" else days[1:]
@@ -88,14 +88,14 @@ def test_a_time_that_the_clocks_repeat_comes_once(start: str) -> None:
     st.sampled_from(["UTC", BERLIN, "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca"]),
     st.integers(at("01-01T00:00:00"), at("12-31T00:00:00")),
 )
-def test_instants_come_in_order_and_from_anywhere_they_are_the_same(cron: str, zone: str, start: int) -> None:
+def test_times_are_in_order_and_independent_of_the_starting_point(cron: str, zone: str, start: int) -> None:
     schedule = read({"cron": cron, "timezone": zone})
     found = list(islice(schedule.after(start), 12))
     assert all(before < then for before, then in pairwise([start, *found]))
     assert list(islice(schedule.after(found[3]), 8)) == found[4:]
 
 
-def test_a_schedule_has_these_settings_and_these_defaults() -> None:
+def test_a_schedule_has_these_settings_and_defaults() -> None:
     assert {"cron", "timezone", "jitter", "missed", "max_age"} == NAMES
     plain = read({"cron": "@daily"})
     assert (plain.cron, str(plain.zone), plain.jitter, plain.missed) == ("0 0 * * *", "UTC", 0, Missed.LAST)
@@ -103,7 +103,7 @@ def test_a_schedule_has_these_settings_and_these_defaults() -> None:
     assert Schedule("0 0 * * *", UTC) == Schedule("0 0 * * *", UTC, 0, Missed.LAST, 7 * DAY)
 
 
-def test_settings_are_read_as_they_are_written() -> None:
+def test_settings_are_parsed() -> None:
     settings = {"cron": "@daily", "timezone": f" {BERLIN} ", "jitter": "1m30s", "missed": "all", "max_age": "2h"}
     found = read(settings)
     assert (str(found.zone), found.jitter, found.missed, found.max_age) == (BERLIN, 90, Missed.ALL, 2 * HOUR)
@@ -122,7 +122,7 @@ def test_settings_are_read_as_they_are_written() -> None:
         {"max_age": "0s"},
     ],
 )
-def test_limits_are_themselves_allowed(settings: dict[str, Any]) -> None:
+def test_values_at_the_limits_are_accepted(settings: dict[str, Any]) -> None:
     read({"cron": "@daily"} | settings)
 
 
@@ -171,13 +171,13 @@ AGE = "must be a duration, for example 30s, 2m or 1h, and at most 8784h"
         ("missed", ["all"], "must be one of last, skip, all"),
     ],
 )
-def test_a_setting_that_cannot_be_is_refused_by_its_name(name: str, value: object, said: str) -> None:
+def test_an_invalid_setting_is_rejected_by_name(name: str, value: object, said: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         read({"cron": "@daily", name: value})
     assert refused.value.details == {"errors": [{"pointer": f"/settings/{name}", "detail": said}]}
 
 
-def test_a_schedule_without_a_line_is_refused_and_every_is_answered_with_a_way_to_say_it() -> None:
+def test_a_missing_expression_is_rejected_and_every_gets_a_hint() -> None:
     with pytest.raises(InvalidRequest, match=r"^/settings/cron: must be a cron expression"):
         read({})
     for line in ("@every 5m", "@every"):
@@ -185,7 +185,7 @@ def test_a_schedule_without_a_line_is_refused_and_every_is_answered_with_a_way_t
             read({"cron": line})
 
 
-def test_every_tick_of_a_source_is_the_same_on_every_node_and_in_every_version() -> None:
+def test_jitter_is_the_same_on_every_node_and_in_every_version() -> None:
     """During an update, nodes of two versions check the same schedule."""
     schedule = read({"cron": "@hourly", "jitter": "30m"})
     ticks = [tick_at(schedule, at(f"05-05T{hour:02}:00:00"), "src_1") for hour in range(10, 14)]
@@ -195,27 +195,25 @@ def test_every_tick_of_a_source_is_the_same_on_every_node_and_in_every_version()
 @pytest.mark.parametrize(
     ("cron", "jitter", "most"), [("@hourly", "5s", 5), ("@hourly", "1s", 1), ("* * * * *", "2h", 59)]
 )
-def test_a_tick_is_late_by_anything_up_to_the_jitter_and_never_as_late_as_the_next(
-    cron: str, jitter: str, most: int
-) -> None:
+def test_jitter_is_at_most_its_setting_and_less_than_the_interval(cron: str, jitter: str, most: int) -> None:
     schedule, instant = read({"cron": cron, "jitter": jitter}), at("05-05T10:00:00")
     late = {tick_at(schedule, instant, f"src_{n}") - instant for n in range(1_000)}
     assert late == {seconds * SECOND for seconds in range(most + 1)}
 
 
-def test_without_jitter_a_tick_is_its_instant() -> None:
+def test_without_jitter_a_schedule_fires_on_time() -> None:
     instant = at("05-05T10:00:00")
     assert tick_at(read({"cron": "@hourly"}), instant, "src_1") == instant
 
 
-def test_an_instant_after_which_none_comes_may_be_late_by_all_of_the_jitter() -> None:
+def test_the_last_time_of_a_schedule_may_use_the_whole_jitter() -> None:
     schedule, instant = Schedule(NEVER, UTC, 3), at("05-05T10:00:00")
     late = {tick_at(schedule, instant, f"src_{n}") - instant for n in range(20)}
     assert late == {0, SECOND, 2 * SECOND, 3 * SECOND}
     assert first_at(schedule, instant, "src_1") is None
 
 
-def test_what_begins_now_ticks_at_its_next_instant() -> None:
+def test_a_new_schedule_fires_at_its_next_time() -> None:
     schedule = read({"cron": "@hourly"})
     assert first_at(schedule, at("05-05T10:00:00"), "src_1") == at("05-05T11:00:00")
     late = read({"cron": "@hourly", "jitter": "5s"})
@@ -225,14 +223,14 @@ def test_what_begins_now_ticks_at_its_next_instant() -> None:
 
 @pytest.mark.parametrize("missed", ["last", "skip", "all"])
 @pytest.mark.parametrize("late", [0, 1, 30 * SECOND, MINUTE])
-def test_what_is_at_most_a_minute_late_is_told_whatever_was_asked(missed: str, late: int) -> None:
+def test_a_time_up_to_a_minute_late_always_fires(missed: str, late: int) -> None:
     schedule = read({"cron": "@hourly", "missed": missed, "max_age": "0s"})
     found = due(schedule, at("05-05T10:00:00"), at("05-05T10:00:00") + late, "src_1")
     assert found == Due((at("05-05T10:00:00"),), at("05-05T11:00:00"))
 
 
 @pytest.mark.parametrize(("missed", "expected"), [("last", ["05-05T10:00"]), ("skip", []), ("all", ["05-05T10:00"])])
-def test_what_is_later_than_a_minute_was_missed(missed: str, expected: list[str]) -> None:
+def test_a_time_more_than_a_minute_late_was_missed(missed: str, expected: list[str]) -> None:
     schedule = read({"cron": "@hourly", "missed": missed})
     found = due(schedule, at("05-05T10:00:00"), at("05-05T10:01:00") + 1, "src_1")
     assert (told(found), found.next_at) == (expected, at("05-05T11:00:00"))
@@ -246,7 +244,7 @@ def test_what_is_later_than_a_minute_was_missed(missed: str, expected: list[str]
         ("all", ["05-05T09:00", "05-05T10:00", "05-05T11:00", "05-05T12:00"]),
     ],
 )
-def test_what_was_missed_before_one_that_is_on_time(missed: str, expected: list[str]) -> None:
+def test_missed_times_before_a_current_one_are_handled_by_setting(missed: str, expected: list[str]) -> None:
     schedule = read({"cron": "@hourly", "missed": missed})
     found = due(schedule, at("05-05T09:00:00"), at("05-05T12:00:10"), "src_1")
     assert (told(found), found.next_at) == (expected, at("05-05T13:00:00"))
@@ -255,38 +253,38 @@ def test_what_was_missed_before_one_that_is_on_time(missed: str, expected: list[
 @pytest.mark.parametrize(
     ("missed", "expected"), [("last", ["05-05T12:00"]), ("skip", []), ("all", ["05-05T11:00", "05-05T12:00"])]
 )
-def test_what_was_missed_where_nothing_is_on_time(missed: str, expected: list[str]) -> None:
+def test_missed_times_without_a_current_one_are_handled_by_setting(missed: str, expected: list[str]) -> None:
     schedule = read({"cron": "@hourly", "missed": missed})
     found = due(schedule, at("05-05T11:00:00"), at("05-05T12:30:00"), "src_1")
     assert (told(found), found.next_at) == (expected, at("05-05T13:00:00"))
 
 
-def test_two_that_are_both_on_time_are_both_told() -> None:
+def test_two_current_times_both_fire() -> None:
     for missed in Missed:
         schedule = read({"cron": "* * * * *", "missed": missed.value})
         found = due(schedule, at("05-05T10:00:00"), at("05-05T10:01:00"), "src_1")
         assert told(found) == ["05-05T10:00", "05-05T10:01"]
 
 
-def test_the_last_one_is_told_however_long_ago_it_was() -> None:
+def test_the_last_missed_time_fires_regardless_of_its_age() -> None:
     found = due(read({"cron": "@yearly"}), at("01-01T00:00:00"), at("12-31T00:00:00"), "src_1")
     assert found == Due((at("01-01T00:00:00"),), from_iso("2028-01-01T00:00:00Z"))
 
 
 @pytest.mark.parametrize(("late", "count"), [(0, 3), (1, 2)])
-def test_all_are_made_up_for_that_are_not_older_than_asked(late: int, count: int) -> None:
+def test_all_missed_times_up_to_the_maximum_age_fire(late: int, count: int) -> None:
     schedule = read({"cron": "@hourly", "missed": "all", "max_age": "2h"})
     found = due(schedule, at("05-01T00:00:00"), at("05-05T12:00:00") + late, "src_1")
     assert told(found) == ["05-05T10:00", "05-05T11:00", "05-05T12:00"][-count:]
 
 
-def test_unless_asked_otherwise_all_of_seven_days_are_made_up_for() -> None:
+def test_missed_times_of_seven_days_fire_by_default() -> None:
     schedule = read({"cron": "@daily", "missed": "all"})
     found = due(schedule, at("04-01T00:00:00"), at("05-10T00:00:00"), "src_1")
     assert told(found) == [f"05-{day:02}T00:00" for day in range(3, 11)]
 
 
-def test_a_thousand_are_made_up_for_at_most_and_these_are_the_newest() -> None:
+def test_at_most_the_newest_1000_missed_times_fire() -> None:
     schedule = read({"cron": "* * * * *", "missed": "all"})
     found = due(schedule, at("05-04T00:00:00"), at("05-05T12:00:00"), "src_1")
     assert len(found.instants) == 1_000
@@ -294,7 +292,7 @@ def test_a_thousand_are_made_up_for_at_most_and_these_are_the_newest() -> None:
     assert all(then - before == MINUTE for before, then in pairwise(found.instants))
 
 
-def test_a_thousand_are_told_beside_one_that_is_still_to_tick() -> None:
+def test_a_thousand_missed_times_fire_while_the_next_waits_for_its_jitter() -> None:
     schedule, last = read({"cron": "* * * * *", "missed": "all", "jitter": "30s"}), at("05-05T12:00:00")
     name = source_late_by(schedule, last, 20)
     found = due(schedule, tick_at(schedule, at("05-04T00:00:00"), name), last + 10 * SECOND, name)
@@ -302,7 +300,7 @@ def test_a_thousand_are_told_beside_one_that_is_still_to_tick() -> None:
     assert (told(found)[-1], found.next_at) == ("05-05T11:59", last + 20 * SECOND)
 
 
-def test_after_a_long_rest_the_newest_of_very_many_are_told() -> None:
+def test_after_a_long_pause_the_newest_missed_times_fire() -> None:
     """Every minute from January to May, and no node ran from January to August."""
     schedule = read({"cron": "* * * 1-5 *", "missed": "all", "max_age": "366d"})
     found = due(schedule, at("01-10T00:00:00"), at("08-26T12:00:00"), "src_1")
@@ -311,7 +309,7 @@ def test_after_a_long_rest_the_newest_of_very_many_are_told() -> None:
 
 
 @pytest.mark.parametrize("missed", ["last", "skip", "all"])
-def test_who_looks_too_early_is_told_nothing_and_when_to_look_again(missed: str) -> None:
+def test_nothing_fires_early_and_the_next_time_is_returned(missed: str) -> None:
     schedule = read({"cron": "@hourly", "missed": missed})
     assert due(schedule, at("05-05T11:00:00"), at("05-05T10:59:59"), "src_1") == Due((), at("05-05T11:00:00"))
     late = read({"cron": "@hourly", "missed": missed, "jitter": "5s"})
@@ -323,7 +321,7 @@ def test_who_looks_too_early_is_told_nothing_and_when_to_look_again(missed: str)
 
 @pytest.mark.parametrize("missed", ["last", "skip", "all"])
 @pytest.mark.parametrize("late", [0, 1, 2, 3])
-def test_a_tick_is_told_by_its_instant_however_late_the_jitter_makes_it(missed: str, late: int) -> None:
+def test_a_delayed_time_is_reported_without_its_jitter(missed: str, late: int) -> None:
     schedule = read({"cron": "@hourly", "missed": missed, "jitter": "3s", "max_age": "0s"})
     name = source_late_by(schedule, at("05-05T10:00:00"), late)
     tick = at("05-05T10:00:00") + late * SECOND
@@ -332,7 +330,7 @@ def test_a_tick_is_told_by_its_instant_however_late_the_jitter_makes_it(missed: 
     assert len(due(schedule, tick, tick + MINUTE + 1, name).instants) == (1 if missed == "last" else 0)
 
 
-def test_an_age_is_counted_from_the_tick_and_not_from_its_instant() -> None:
+def test_the_age_of_a_missed_time_includes_its_jitter() -> None:
     schedule = read({"cron": "@hourly", "missed": "all", "jitter": "30m", "max_age": "1h"})
     instant = at("05-05T10:00:00")
     name = source_late_by(schedule, instant, 1_700)
@@ -342,12 +340,12 @@ def test_an_age_is_counted_from_the_tick_and_not_from_its_instant() -> None:
 
 
 @pytest.mark.parametrize("next_at", ["05-05T09:13:00", "05-05T10:00:00.000001", "05-05T09:59:59.999999"])
-def test_a_time_that_is_none_of_the_schedule_begins_anew(next_at: str) -> None:
+def test_an_unexpected_next_time_restarts_the_schedule(next_at: str) -> None:
     found = due(read({"cron": "@hourly", "missed": "all"}), at(next_at), at("05-05T12:00:00"), "src_1")
     assert found == Due((), at("05-05T13:00:00"))
 
 
-def test_a_schedule_that_has_no_next_instant_is_not_looked_at_again() -> None:
+def test_a_schedule_without_a_next_time_is_not_checked_again() -> None:
     assert due(Schedule(NEVER, UTC), at("05-05T10:00:00"), at("05-05T10:00:00"), "src_1") == Due((), None)
 
 
@@ -358,7 +356,7 @@ def test_a_schedule_that_has_no_next_instant_is_not_looked_at_again() -> None:
     st.integers(0, 3 * 3_600),
     st.integers(1, 40),
 )
-def test_nothing_is_told_twice_and_what_is_on_time_is_never_lost(
+def test_no_time_fires_twice_and_no_current_time_is_lost(
     cron: str, missed: Missed, jitter: int, start: int, step: int
 ) -> None:
     """A node that checks within a minute, and when it should, reports each time once and in order."""

@@ -102,13 +102,13 @@ def test_search_does_not_find_what_is_not_there(q: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("q", ["", " ", "?!", "''", "\u200b", "_", "%", "\x00", "\ud800", "\u202e", "&|:*", "->"])
-def test_what_has_no_words_finds_nothing(q: str) -> None:
+def test_a_query_without_words_finds_nothing(q: str) -> None:
     assert sought_words(q) == ()
     assert not found(q, q, "anything")
 
 
 @given(WORDS, st.integers(2, 20), st.text(), st.text())
-def test_every_beginning_of_a_word_is_found(word: str, length: int, before: str, after: str) -> None:
+def test_every_prefix_of_a_word_is_found(word: str, length: int, before: str, after: str) -> None:
     beginning = word[: max(2, length)]
     assert found(beginning, f"{before}\n{word}\n{after}") or not sought_words(beginning)
 
@@ -129,31 +129,31 @@ def test_every_text_is_found_by_itself(text: str) -> None:
 
 
 @given(st.text())
-def test_words_are_safe_in_any_query_language(text: str) -> None:
+def test_indexed_words_are_safe_in_any_query_language(text: str) -> None:
     for word in (*indexed_words(text).split(" "), *" ".join(sought_words(text)).split(" ")):
         assert not set(word) & set("'\"\\*:&|!()<>- \t\n\x00")
         assert len(word) <= MAX_WORD_CHARACTERS
 
 
 @given(st.text())
-def test_indexed_words_have_a_blank_around_each(text: str) -> None:
+def test_indexed_words_are_surrounded_by_spaces(text: str) -> None:
     words = indexed_words(text)
     assert words == (f" {' '.join(words.split())} " if words else "")
 
 
-def test_long_texts_are_cut_before_they_are_indexed() -> None:
+def test_long_texts_are_truncated_before_indexing() -> None:
     assert len(indexed_words("a " * 10**6)) <= MAX_INDEXED_CHARACTERS + 2
     assert found("last", "x" * 30, "last") and not found("last", "x " * MAX_INDEXED_CHARACTERS, "last")  # noqa: PT018
 
 
 @pytest.mark.parametrize("text", ["a." * 10_000, "a" * 99 + ".b", "-._/:@#" * 3_000, "本.a." * 5_000, "é." * 10_000])
-def test_long_names_do_not_multiply_the_words(text: str) -> None:
+def test_long_names_do_not_multiply_the_indexed_words(text: str) -> None:
     words = indexed_words(text)
     assert len(words) <= 3 * MAX_INDEXED_CHARACTERS
     assert found(text[:80], text) or not words
 
 
-def test_a_long_query_is_bounded() -> None:
+def test_the_number_of_words_in_a_query_is_limited() -> None:
     many = [f"w{n}" for n in range(500)]
     assert len(sought_words(" ".join(many))) == MAX_SOUGHT_WORDS
     assert sought_words("a b " * 500) == (" a ", " b ")

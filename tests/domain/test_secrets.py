@@ -21,7 +21,7 @@ def test_every_secret_is_well_formed(kind: str, random: bytes) -> None:
 
 
 @given(kinds, entropy, st.integers(0, 53), st.sampled_from(string.ascii_letters + string.digits))
-def test_one_wrong_character_is_noticed(kind: str, random: bytes, position: int, char: str) -> None:
+def test_a_single_wrong_character_is_detected(kind: str, random: bytes, position: int, char: str) -> None:
     made = secret(kind, random)
     typo = made[:position] + char + made[position + 1 :]
     assert well_formed(typo) == (typo == made)
@@ -33,12 +33,12 @@ def test_different_randomness_gives_different_secrets(kind: str, one: bytes, oth
 
 
 @given(st.text(max_size=60))
-def test_any_text_can_be_asked_about(text: str) -> None:
+def test_arbitrary_text_is_not_well_formed(text: str) -> None:
     assert not well_formed(text)
 
 
 @pytest.mark.parametrize("kind", sorted(PREFIXES))
-def test_a_secret_cut_short_or_made_longer_is_not_one(kind: str) -> None:
+def test_a_truncated_or_extended_secret_is_not_well_formed(kind: str) -> None:
     made = secret(kind, bytes(range(32)))
     assert not well_formed(made[:-1])
     assert not well_formed(made + "0")
@@ -63,6 +63,6 @@ def test_the_mark_in_a_form_key_belongs_to_one_person(random: bytes, salt: bytes
 
 
 @given(st.text(), st.text())
-def test_any_text_can_be_asked_for_its_person(text: str, person: str) -> None:
+def test_arbitrary_text_has_no_persons_mark(text: str, person: str) -> None:
     assert not is_mark_of(person_mark(text), person)
     assert not is_mark_of(text, person)

@@ -8,7 +8,7 @@ ZEROS = "asta_" + "0" * 43
 ONES = secret("person", b"\xff" * 32)
 
 
-def test_a_token_is_thirty_two_bytes_in_base_62_and_the_crc_of_what_stands_before() -> None:
+def test_a_token_is_32_bytes_in_base_62_with_a_crc() -> None:
     made = secret("agent", bytes(32))
     assert made[:-6] == ZEROS
     assert len(made) == len(ONES) == 5 + 43 + 6
@@ -19,12 +19,12 @@ def test_a_token_is_thirty_two_bytes_in_base_62_and_the_crc_of_what_stands_befor
     assert number == 2**256 - 1
 
 
-def test_tokens_given_out_before_are_still_well_formed() -> None:
+def test_tokens_issued_by_earlier_versions_are_well_formed() -> None:
     assert secret("agent", bytes(range(32))) == "asta_003aUlTJC7tjlCTQj2uNU3MFagCXG9LRKRcwGkBIDlf3aEbvr"
     assert well_formed("asta_003aUlTJC7tjlCTQj2uNU3MFagCXG9LRKRcwGkBIDlf3aEbvr")
 
 
-def test_what_begins_otherwise_is_not_a_token_though_its_checksum_fits() -> None:
+def test_a_token_with_another_prefix_is_not_well_formed() -> None:
     made = secret("agent", bytes(32))
     assert not well_formed("x" + made)
     assert not well_formed("astx_" + made[5:])

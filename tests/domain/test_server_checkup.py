@@ -21,7 +21,7 @@ def answer(status: int | None, detail: str = "") -> Finding:
     return reached(Seen(url="http://s", status=status, detail=detail))
 
 
-def test_an_answer_of_which_nothing_is_known_says_nothing() -> None:
+def test_a_response_is_empty_by_default() -> None:
     bare = Seen(url="http://s")
     assert (bare.status, bare.detail, bare.date, bare.sent, bare.received) == (None, "", "", 0, 0)
 
@@ -41,7 +41,7 @@ def test_an_answer_of_which_nothing_is_known_says_nothing() -> None:
         (503, "", "but not ready: the reason is unknown", "See its log"),
     ],
 )
-def test_an_answer_is_told_in_the_sentence_for_it(status: int | None, detail: str, what: str, todo: str) -> None:
+def test_each_kind_of_response_has_its_message(status: int | None, detail: str, what: str, todo: str) -> None:
     found = answer(status, detail)
     assert what in found.what
     assert todo in found.todo
@@ -56,13 +56,13 @@ def test_an_answer_is_told_in_the_sentence_for_it(status: int | None, detail: st
         *((-3, 1, 0), (-60, 20, -38)),
     ],
 )
-def test_a_server_is_ahead_or_behind_by_no_more_than_the_answer_shows(ahead: float, took: float, told: float) -> None:
+def test_clock_skew_is_only_what_the_response_proves(ahead: float, took: float, told: float) -> None:
     """If the server is behind, two seconds and the duration of the request are uncertain; if ahead, nothing is."""
     assert skew(seen(ahead=ahead, took=took)) == told
 
 
 @given(st.integers(-10_000, 10_000), st.integers(0, 100))
-def test_clocks_are_never_said_to_be_further_apart_than_they_look(ahead: int, took: int) -> None:
+def test_clock_skew_is_never_overestimated(ahead: int, took: int) -> None:
     told = skew(seen(ahead=ahead, took=took))
     assert told is not None
     assert abs(told) <= abs(ahead)
@@ -76,7 +76,7 @@ def test_clocks_are_never_said_to_be_further_apart_than_they_look(ahead: int, to
         *((-6, None), (-7, None), (-7.75, "6 s behind"), (-8, "6 s behind"), (-92, "90 s behind")),
     ],
 )
-def test_a_clock_is_said_to_be_wrong_from_five_seconds_on(ahead: float, said: str | None) -> None:
+def test_a_clock_difference_of_more_than_five_seconds_is_reported(ahead: float, said: str | None) -> None:
     (found,) = clock(seen(ahead=ahead))
     assert (found.check, found.place) == ("clock", Place("http://s"))
     assert found.severity is (Severity.OK if said is None else Severity.WARNING)
@@ -88,12 +88,12 @@ def test_a_clock_is_said_to_be_wrong_from_five_seconds_on(ahead: float, said: st
 @example("Sun, 99999999999999999999 Sep 2001 01:46:40 GMT")
 @example("Sun, 09 Sep 2001 01:46:40 +99999999999999999999")
 @example("Sun, 09 Sep 2001 99:46:40 GMT")
-def test_whatever_a_server_sends_as_its_date_the_look_goes_on(date: str) -> None:
+def test_any_date_header_can_be_checked(date: str) -> None:
     (found,) = clock(seen(date))
     assert found.check == "clock"
 
 
-def test_a_date_that_is_none_is_told_as_no_time() -> None:
+def test_an_invalid_date_header_is_a_warning() -> None:
     for date in ("", "yesterday", "Sun, 99999999999999999999 Sep 2001 01:46:40 GMT"):
         (found,) = clock(seen(date))
         assert found.severity is Severity.WARNING
@@ -113,7 +113,7 @@ def test_a_date_that_is_none_is_told_as_no_time() -> None:
         ("0", "0.1", False),
     ],
 )
-def test_two_versions_fit_by_their_first_two_numbers(theirs: str, ours: str, *, fits: bool) -> None:
+def test_versions_are_compatible_by_their_first_two_numbers(theirs: str, ours: str, *, fits: bool) -> None:
     (found,) = versions("http://s", theirs, ours)
     assert found.severity is (Severity.OK if fits else Severity.WARNING)
     assert f"version {theirs}, " in found.what
@@ -121,13 +121,13 @@ def test_two_versions_fit_by_their_first_two_numbers(theirs: str, ours: str, *, 
 
 
 @pytest.mark.parametrize("ours", ["0.1.0", "9.9.9"])
-def test_a_version_is_shown_in_thirty_characters(ours: str) -> None:
+def test_a_version_is_truncated_to_30_characters(ours: str) -> None:
     """An unknown server may send a text of any length."""
     (found,) = versions("http://s", f"0.1.{'7' * 500}", ours)
     assert f"version 0.1.{'7' * 26}, " in found.what
 
 
-def test_a_server_without_a_version_is_a_warning() -> None:
+def test_a_missing_version_is_a_warning() -> None:
     (found,) = versions("http://s", None, "0.1.0")
     assert (found.check, found.severity, found.place) == ("version", Severity.WARNING, Place("http://s"))
     assert "does not report its version" in found.what

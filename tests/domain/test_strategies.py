@@ -51,7 +51,7 @@ def test_a_verdict_never_flips_as_responses_are_added(name: str, ballot: tuple[l
 
 @every_strategy
 @given(ballots(), st.data())
-def test_settling_early_never_changes_the_outcome(
+def test_an_early_decision_equals_the_decision_after_all_votes(
     name: str, ballot: tuple[list[Vote], int], data: st.DataObject
 ) -> None:
     votes, seats = ballot
@@ -64,7 +64,7 @@ def test_settling_early_never_changes_the_outcome(
 
 @every_strategy
 @given(conversations())
-def test_a_decision_that_stands_survives_every_later_vote_of_somebody_new(
+def test_a_decision_survives_every_later_vote_of_another_person(
     name: str, conversation: tuple[list[Vote], int]
 ) -> None:
     votes, seats = conversation
@@ -77,14 +77,14 @@ def test_a_decision_that_stands_survives_every_later_vote_of_somebody_new(
 
 @every_strategy
 @given(ballots(least=1))
-def test_everybody_having_answered_settles_it(name: str, ballot: tuple[list[Vote], int]) -> None:
+def test_a_decision_is_made_once_all_experts_have_answered(name: str, ballot: tuple[list[Vote], int]) -> None:
     votes, _ = ballot
     assert verdict(name, votes, len(votes)) is not None
 
 
 @every_strategy
 @given(st.integers(0, 7))
-def test_nobody_having_answered_decides_nothing(name: str, seats: int) -> None:
+def test_no_decision_is_made_without_answers(name: str, seats: int) -> None:
     assert verdict(name, [], max(seats, 1)) is None
 
 
@@ -99,7 +99,7 @@ def test_the_order_of_responses_does_not_matter(name: str, ballot: tuple[list[Vo
 
 @every_strategy
 @given(conversations())
-def test_nobody_counts_twice(name: str, conversation: tuple[list[Vote], int]) -> None:
+def test_only_the_last_vote_of_a_person_counts(name: str, conversation: tuple[list[Vote], int]) -> None:
     votes, seats = conversation
     order = list(dict.fromkeys(vote.person for vote in votes))
     last = {vote.person: vote for vote in votes}
@@ -116,7 +116,7 @@ def test_only_explicit_approvals_approve(name: str, conversation: tuple[list[Vot
 
 @every_strategy
 @given(ballots())
-def test_one_approval_less_never_turns_into_an_approval(name: str, ballot: tuple[list[Vote], int]) -> None:
+def test_withdrawing_an_approval_never_leads_to_an_approval(name: str, ballot: tuple[list[Vote], int]) -> None:
     votes, seats = ballot
     if verdict(name, votes, seats) is Decision.APPROVED:
         return
@@ -134,7 +134,7 @@ ENOUGH: dict[str, Callable[[int, int], bool]] = {
 
 @counting
 @given(conversations())
-def test_no_approval_without_enough_approvals(name: str, conversation: tuple[list[Vote], int]) -> None:
+def test_an_approval_requires_enough_approving_votes(name: str, conversation: tuple[list[Vote], int]) -> None:
     votes, seats = conversation
     approvals = sum({vote.person: vote.approved for vote in votes}.values())
     if verdict(name, votes, seats) is Decision.APPROVED:
@@ -143,7 +143,7 @@ def test_no_approval_without_enough_approvals(name: str, conversation: tuple[lis
 
 @counting
 @given(ballots())
-def test_all_the_experts_approving_is_an_approval(name: str, ballot: tuple[list[Vote], int]) -> None:
+def test_unanimous_approval_by_the_experts_is_an_approval(name: str, ballot: tuple[list[Vote], int]) -> None:
     _, seats = ballot
     assert verdict(name, [Vote(person, approved=True) for person in PEOPLE[:seats]], seats) is Decision.APPROVED
 
@@ -155,7 +155,7 @@ def test_a_tie_is_a_rejection(half: int) -> None:
 
 
 @given(ballots())
-def test_quorum_settles_exactly_when_its_outcome_cannot_change(ballot: tuple[list[Vote], int]) -> None:
+def test_a_quorum_decides_exactly_when_its_outcome_cannot_change(ballot: tuple[list[Vote], int]) -> None:
     votes, seats = ballot
     missing = [person for person in PEOPLE if person not in {vote.person for vote in votes}][: seats - len(votes)]
     outcomes = set()
@@ -167,7 +167,7 @@ def test_quorum_settles_exactly_when_its_outcome_cannot_change(ballot: tuple[lis
 
 
 @given(ballots(least=1))
-def test_collect_all_waits_for_everybody(ballot: tuple[list[Vote], int]) -> None:
+def test_collect_all_waits_for_every_expert(ballot: tuple[list[Vote], int]) -> None:
     votes, seats = ballot
     assert (verdict("collect-all", votes, seats) is None) == (len(votes) < seats)
 
@@ -191,14 +191,12 @@ def test_the_first_response_wins(name: str, ballot: tuple[list[Vote], int]) -> N
         ([Vote("ann", True), Vote("bob", False, "ann"), Vote("cem", True)], Decision.REJECTED),
     ],
 )
-def test_people_whose_access_one_admin_reset_count_as_one_voice_with_that_admin(
-    votes: list[Vote], decision: Decision | None
-) -> None:
+def test_an_admin_and_the_people_they_reset_count_as_one_vote(votes: list[Vote], decision: Decision | None) -> None:
     assert verdict("collect-all", votes, 2) is decision
     assert verdict("collect-all", votes[::-1], 2) is decision
 
 
-def test_a_quorum_is_not_reached_by_an_admin_and_the_people_they_reset() -> None:
+def test_an_admin_and_the_people_they_reset_cannot_form_a_quorum() -> None:
     together = [Vote("ann", True), Vote("bob", True, "ann"), Vote("cem", True, "ann")]
     assert verdict("quorum", together, 3) is None
     assert verdict("quorum", [*together, Vote("dan", True)], 3) is Decision.APPROVED

@@ -105,7 +105,7 @@ breaks = st.lists(words, max_size=2).map(tuple)
 counted = st.integers(0, 4)
 
 
-def test_the_worlds_below_hold_approvals_and_prompts() -> None:
+def test_the_generated_requests_include_approvals_and_prompts() -> None:
     """Otherwise, the laws would prove nothing."""
     worlds = st.tuples(any_rules(), bodies).filter(lambda world: bool(world[0]))
     find(worlds, lambda world: outcome(*world).recommended)
@@ -123,7 +123,7 @@ WISHES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("wish", WISHES)
 @given(any_rules(), breaks, bodies, counted)
 @settings(max_examples=100)
-def test_no_rule_approves_what_asks_for_a_person(
+def test_no_rule_approves_a_request_that_requires_a_person(
     wish: str, rules: list[Rule], tags: tuple[str, ...], body: Body, consecutive: int
 ) -> None:
     """Not even a rule on the field that requires a person."""
@@ -145,7 +145,7 @@ def test_experts_and_strategies_that_no_rule_names_change_nothing(
 
 @given(any_rules("risk"), breaks, bodies, counted, st.sampled_from(RISKS))
 @settings(max_examples=100)
-def test_naming_a_risk_that_no_rule_names_never_turns_a_prompt_into_an_approval(
+def test_adding_a_risk_that_no_rule_names_never_causes_an_approval(
     rules: list[Rule], tags: tuple[str, ...], body: Body, consecutive: int, risk: str
 ) -> None:
     before = outcome(rules, without(body, "risk"), tags=tags, consecutive=consecutive)
@@ -168,14 +168,14 @@ def one_way(risk: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
     st.tuples(st.sampled_from(RISKS), st.sampled_from(RISKS)).map(lambda two: sorted(two, key=RISKS.index)),
 )
 @settings(max_examples=100)
-def test_a_higher_risk_is_stricter_where_rules_approve_below_and_stop_above(
+def test_a_higher_risk_is_stricter_if_rules_approve_below_and_stop_above(
     never: list[Rule], auto: list[Rule], tags: tuple[str, ...], body: Body, risks: list[str]
 ) -> None:
     lower, higher = (outcome([*never, *auto], saying(body, risk=risk), tags=tags).recommended for risk in risks)
     assert higher <= lower
 
 
-def test_a_rule_that_asks_for_one_risk_can_be_met_by_raising_it() -> None:
+def test_a_rule_for_exactly_one_risk_can_be_satisfied_by_raising_it() -> None:
     """The previous law does not cover this: write `risk <= 'medium'`, which low risk satisfies too."""
     rule = Rule(id="rule-1", pattern="*(risk = 'medium')", action="auto-approve")
     body = {"agentId": "ci", "payload": {"question": "Go on?"}}
@@ -184,7 +184,7 @@ def test_a_rule_that_asks_for_one_risk_can_be_met_by_raising_it() -> None:
 
 @given(any_rules("autoApproveAfterN"), breaks, bodies, counted, st.integers(-1, 5))
 @settings(max_examples=100)
-def test_where_the_policy_ignores_counts_asking_for_one_changes_nothing(
+def test_asking_for_a_count_has_no_effect_if_the_policy_ignores_counts(
     rules: list[Rule], tags: tuple[str, ...], body: Body, consecutive: int, after_n: int
 ) -> None:
     asked, plain = saying(body, autoApproveAfterN=after_n), without(body, "autoApproveAfterN")
@@ -195,7 +195,7 @@ def test_where_the_policy_ignores_counts_asking_for_one_changes_nothing(
 
 @given(any_rules(), breaks, bodies, counted)
 @settings(max_examples=100)
-def test_a_policy_that_ignores_counts_is_never_the_milder_one(
+def test_a_policy_that_ignores_counts_is_never_more_permissive(
     rules: list[Rule], tags: tuple[str, ...], body: Body, consecutive: int
 ) -> None:
     ignoring, allowing = (
@@ -206,7 +206,7 @@ def test_a_policy_that_ignores_counts_is_never_the_milder_one(
 
 @given(any_rules("autoApproveAfterN"), breaks, bodies, counted, st.integers(1, 5), st.integers(0, 3))
 @settings(max_examples=100)
-def test_a_higher_count_is_stricter_and_one_below_one_is_none(
+def test_a_higher_count_is_stricter_and_a_count_below_one_is_ignored(
     rules: list[Rule], tags: tuple[str, ...], body: Body, consecutive: int, after_n: int, more: int
 ) -> None:
     def approved(count: int | None) -> bool:
@@ -233,7 +233,7 @@ positively = positive_tags | st.tuples(
     st.booleans(),
 )
 @settings(max_examples=150)
-def test_another_tag_hides_nothing_from_a_never_rule_that_asks_for_one(
+def test_another_tag_cannot_hide_a_tag_from_a_never_rule(
     never: list[Rule],
     auto: list[Rule],
     tags: tuple[str, ...],
@@ -254,7 +254,7 @@ def test_another_tag_hides_nothing_from_a_never_rule_that_asks_for_one(
 
 @given(any_rules(), breaks, bodies, some_tags, st.data())
 @settings(max_examples=150)
-def test_it_makes_no_difference_where_a_tag_is_put(
+def test_the_location_of_a_tag_does_not_matter(
     rules: list[Rule], tags: tuple[str, ...], body: Body, chosen: list[str], data: st.DataObject
 ) -> None:
     """Outside the payload, in it, in both or twice: rules on `tags` and on `payload.tags` see all of them."""
@@ -270,7 +270,7 @@ def test_it_makes_no_difference_where_a_tag_is_put(
 
 
 @given(st.none() | words, st.none() | words, st.none() | words, st.none() | words)
-def test_what_is_said_twice_is_the_same_or_refused(
+def test_a_value_given_twice_must_be_the_same(
     title: str | None, inner_title: str | None, run: str | None, inner_run: str | None
 ) -> None:
     payload = {"question": "Go on?", "title": inner_title, "context": {"runId": inner_run}}
@@ -286,6 +286,6 @@ def test_what_is_said_twice_is_the_same_or_refused(
 
 
 @given(bodies, st.none() | words, st.sampled_from(GATES))
-def test_a_gate_that_is_named_is_the_gate_whatever_else_is_said(body: Body, title: str | None, gate: str) -> None:
+def test_a_given_gate_is_used_regardless_of_other_fields(body: Body, title: str | None, gate: str) -> None:
     named = {**saying(body, breakpointId=gate), "title": title}
     assert subject_of(draft(named)).name == draft(named).gate == gate

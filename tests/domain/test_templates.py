@@ -49,20 +49,20 @@ def test_templates_are_filled(template: object, filled: object) -> None:
     assert fill(template, SEEN) == filled
 
 
-def test_true_in_a_text_is_written_as_in_json() -> None:
+def test_booleans_in_a_text_are_written_as_in_json() -> None:
     assert fill("{{ event.data.yes }}!", {"data": {"yes": True}}) == "true!"
 
 
-def test_nothing_in_a_list_is_an_empty_part_of_a_text() -> None:
+def test_null_in_a_list_is_an_empty_part_of_a_text() -> None:
     assert fill("in {{ event.paths }}", {"paths": ["a", None, "b"]}) == "in a,,b"
     assert fill("in {{ event.paths }}", {"paths": [None]}) == "in "
 
 
-def test_what_an_event_says_is_not_read_again() -> None:
+def test_values_from_an_event_are_not_interpreted_as_templates() -> None:
     assert fill("{{ event.repo }}!", {"repo": "{{ event.title }}", "title": "secret"}) == "{{ event.title }}!"
 
 
-def test_long_texts_are_cut() -> None:
+def test_long_values_are_truncated() -> None:
     exact, longer = "x" * LONGEST, "x" * (LONGEST + 1)
     assert fill("{{ event.title }}", {"title": exact}) == exact
     assert fill("{{ event.title }}", {"title": longer}) == exact + "…"
@@ -83,7 +83,7 @@ def test_long_texts_are_cut() -> None:
         ({"a": {"b": ["fine", "{{ event.rep }}"]}}, "/inputs/a/b/1", "events do not have a field named rep"),
     ],
 )
-def test_templates_that_could_never_be_filled_are_refused(template: object, place: str, said: str) -> None:
+def test_templates_that_can_never_be_filled_are_rejected(template: object, place: str, said: str) -> None:
     with pytest.raises(InvalidRequest, match=said) as refused:
         check(template, EVENT_ATTRIBUTES, "/inputs")
     assert refused.value.message.startswith(place)
@@ -102,7 +102,7 @@ FEW = {
 }
 
 
-def test_every_place_in_a_text_is_found_with_its_path() -> None:
+def test_every_placeholder_is_found_with_its_path() -> None:
     assert holes("a {{ event.repo }} b {{event.data.x-y[12].z}} {{\tevent.paths[0]\n}}", FEW) == [
         Hole("event.repo", ("repo",)),
         Hole("event.data.x-y[12].z", ("data", "x-y", 12, "z")),
@@ -127,19 +127,19 @@ def test_every_place_in_a_text_is_found_with_its_path() -> None:
         ("{{ event.repo }} {{", "has an unmatched {{ or }}"),
     ],
 )
-def test_a_refusal_says_what_is_wrong_with_the_path(text: str, said: str) -> None:
+def test_an_error_explains_what_is_wrong_with_the_path(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=r".+") as refused:
         holes(text, FEW)
     assert str(refused.value).startswith(said)
 
 
 @pytest.mark.parametrize("value", [None, 7, True, [], {}, [1, {"a": None}], ("{{ event.repo }}",)])
-def test_what_holds_no_text_is_no_template(value: object) -> None:
+def test_a_value_without_text_is_not_a_template(value: object) -> None:
     check(value, FEW, "/inputs")
     assert fill(value, {"repo": "r"}) == (["r"] if isinstance(value, tuple) else value)
 
 
-def test_one_wrong_text_among_many_is_found_wherever_it_stands() -> None:
+def test_an_invalid_template_is_found_at_any_depth() -> None:
     for wrong, place in (
         ({"a": 1, "b": "{{ x }}"}, "/b"),
         ([1, ["{{ x }}"]], "/1/0"),
@@ -150,7 +150,7 @@ def test_one_wrong_text_among_many_is_found_wherever_it_stands() -> None:
         assert refused.value.message.startswith(f"{place}: {{{{ x }}}} is not a path")
 
 
-def test_a_text_of_an_event_fills_in_four_thousand_characters() -> None:
+def test_a_value_from_an_event_has_at_most_4000_characters() -> None:
     assert cut("x" * 4_000) == "x" * 4_000
     assert cut("x" * 4_001) == "x" * 4_000 + "…"
     assert cut(["x" * 5_000]) == ["x" * 5_000]
@@ -168,7 +168,7 @@ def test_a_text_of_an_event_fills_in_four_thousand_characters() -> None:
          ["event.data.none", "event.data.text", "event.data.list", "event.data.object"]),
     ],
 )  # fmt: skip
-def test_what_an_event_lacks_of_a_text_is_told_by_its_path(text: str, missing: list[str]) -> None:
+def test_missing_values_are_listed_by_their_paths(text: str, missing: list[str]) -> None:
     empty: dict[str, Any] = {"none": None, "text": "", "list": [], "object": {}, "zero": 0}
     assert gaps(text, SEEN | {"data": SEEN["data"] | empty}) == missing
 
@@ -187,18 +187,18 @@ def test_what_an_event_lacks_of_a_text_is_told_by_its_path(text: str, missing: l
         ("  {{ event.attempt }} ", "  2 ", True),
     ],
 )
-def test_a_text_is_spelt_out_and_it_is_said_whether_anything_lacks(text: str, filled: str, *, whole: bool) -> None:
+def test_a_text_is_filled_and_marked_as_complete_or_not(text: str, filled: str, *, whole: bool) -> None:
     assert spelt(text, SEEN) == (filled, whole)
 
 
-def test_what_is_spelt_out_is_cut_nowhere_and_not_read_again() -> None:
+def test_a_filled_text_is_neither_truncated_nor_interpreted_again() -> None:
     long = "x" * 9_000
     assert spelt("{{ event.title }}", {"title": long}) == (long, True)
     assert spelt("{{ event.title }}!", {"title": "{{ event.repo }}", "repo": "r"}) == ("{{ event.repo }}!", True)
 
 
 @given(st.text(st.characters(exclude_characters="{}")), st.text())
-def test_what_stands_around_a_place_stays_as_it_is(around: str, title: str) -> None:
+def test_text_around_a_placeholder_is_unchanged(around: str, title: str) -> None:
     assert spelt(f"{around}{{{{ event.title }}}}{around}", {"title": title}) == (
         f"{around}{title}{around}",
         bool(title),

@@ -48,7 +48,7 @@ def pointer(refused: pytest.ExceptionInfo[InvalidRequest]) -> object:
         ({"editable": ["amount"]}, {"approved": True, "edits": {"amount": 1, "to": "me"}}, "/edits/to"),
     ],
 )
-def test_an_answer_that_does_not_fit_is_refused_at_its_place(
+def test_an_invalid_answer_is_rejected_with_its_field(
     payload: dict[str, Any], answer: dict[str, Any], where: str
 ) -> None:
     with pytest.raises(InvalidRequest) as refused:
@@ -71,7 +71,7 @@ def test_an_answer_that_does_not_fit_is_refused_at_its_place(
         ({"risk": "medium"}, {"approved": True}),
     ],
 )
-def test_an_answer_that_fits_is_taken(payload: dict[str, Any], answer: dict[str, Any]) -> None:
+def test_a_valid_answer_is_accepted(payload: dict[str, Any], answer: dict[str, Any]) -> None:
     terms(**payload).check(Answer(**answer))
 
 
@@ -82,7 +82,7 @@ def test_high_risk_is_not_approved_without_the_gates_name(confirm: str | None) -
 
 
 @given(st.text(max_size=30))
-def test_no_other_text_confirms(confirm: str) -> None:
+def test_other_text_does_not_confirm(confirm: str) -> None:
     if confirm == "deploy.production":
         return
     with pytest.raises(ConfirmationRequired):
@@ -109,7 +109,7 @@ def test_no_other_text_confirms(confirm: str) -> None:
         ("size", ["s"]),
     ],
 )
-def test_a_value_outside_its_field_is_refused(field: str, value: Any) -> None:
+def test_a_value_that_violates_its_field_is_rejected(field: str, value: Any) -> None:
     with pytest.raises(InvalidRequest) as refused:
         check_answers(FORM, {"reason": "fine"} | {field: value})
     assert pointer(refused) == f"/answers/{field}"
@@ -119,11 +119,11 @@ def test_a_value_outside_its_field_is_refused(field: str, value: Any) -> None:
     "answers",
     [{"count": 1}, {"count": 5}, {"share": 1}, {"share": 0.5}, {"sure": False}, {"size": "m"}, {"reason": "ab"}],
 )
-def test_a_value_inside_its_field_is_taken(answers: dict[str, Any]) -> None:
+def test_a_value_that_satisfies_its_field_is_accepted(answers: dict[str, Any]) -> None:
     check_answers(FORM, {"reason": "fine"} | answers)
 
 
-def test_text_is_bounded_even_where_the_form_does_not_say_so() -> None:
+def test_text_has_a_maximum_length_even_if_the_form_has_none() -> None:
     form = {"properties": {"note": {"type": "string"}}}
     check_answers(form, {"note": "x" * MAX_TEXT})
     with pytest.raises(InvalidRequest):
@@ -164,7 +164,7 @@ def field(**keywords: Any) -> dict[str, Any]:
         field(type="integer", enum=[True]),
     ],
 )
-def test_a_form_that_is_not_a_flat_schema_is_refused(form: dict[str, Any]) -> None:
+def test_a_form_that_is_not_a_flat_schema_is_rejected(form: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest):
         check_form(form)
 
@@ -182,7 +182,7 @@ json_values = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["type", "properties", "required", "title"]), json_values, max_size=4))
-def test_any_form_is_either_good_for_answers_or_refused(form: dict[str, Any]) -> None:
+def test_any_form_is_either_rejected_or_can_be_answered(form: dict[str, Any]) -> None:
     try:
         check_form(form)
     except InvalidRequest:
@@ -193,5 +193,5 @@ def test_any_form_is_either_good_for_answers_or_refused(form: dict[str, Any]) ->
         return
 
 
-def test_a_good_form_is_taken() -> None:
+def test_a_valid_form_is_accepted() -> None:
     check_form(FORM)

@@ -18,7 +18,7 @@ def test_a_form_has_at_most_fifty_fields() -> None:
     assert pointer(refused) == "/payload/form/properties"
 
 
-def test_a_text_has_at_most_twenty_thousand_characters_unless_the_form_says_otherwise() -> None:
+def test_text_has_at_most_20000_characters_unless_the_form_allows_more() -> None:
     check_answers(field(type="string"), {"a": "x" * 20_000})
     check_answers(field(type="string", maxLength=20_001), {"a": "x" * 20_001})
     with pytest.raises(InvalidRequest):
@@ -33,21 +33,21 @@ def test_a_text_has_at_most_twenty_thousand_characters_unless_the_form_says_othe
         {"enum": ["a", "b"]},
     ],
 )
-def test_every_keyword_a_field_may_have_is_taken(keywords: dict[str, Any]) -> None:
+def test_every_valid_keyword_of_a_field_is_accepted(keywords: dict[str, Any]) -> None:
     check_form(field(type="string", **keywords))
 
 
 @pytest.mark.parametrize("kind", ["string", "boolean", "integer", "number"])
-def test_every_type_a_field_may_have_is_taken(kind: str) -> None:
+def test_every_valid_type_of_a_field_is_accepted(kind: str) -> None:
     check_form(field(type=kind))
 
 
-def test_numbers_may_be_bounded_from_both_sides() -> None:
+def test_numbers_may_have_a_minimum_and_a_maximum() -> None:
     check_form(field(type="integer", minimum=1, maximum=2))
     check_form(field(type="number", minimum=0.5, maximum=1.5, enum=[1, 1.5]))
 
 
-def test_every_keyword_a_form_may_have_is_taken() -> None:
+def test_every_valid_keyword_of_a_form_is_accepted() -> None:
     extras = {"title": "A", "description": "B", "required": [], "additionalProperties": False, "$schema": "x"}
     check_form(field(type="string") | {"type": "object"} | extras)
 
@@ -73,7 +73,7 @@ def test_every_keyword_a_form_may_have_is_taken() -> None:
         (field(type="string") | {"required": {"a": 1}}, "/payload/form/required"),
     ],
 )
-def test_a_bad_form_is_refused_at_its_place(form: dict[str, Any], where: str) -> None:
+def test_an_invalid_form_is_rejected_at_its_place(form: dict[str, Any], where: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         check_form(form)
     assert pointer(refused) == where
@@ -101,7 +101,7 @@ def test_a_bad_form_is_refused_at_its_place(form: dict[str, Any], where: str) ->
         ({"type": "string", "enum": ["a"]}, "b", False),
     ],
 )
-def test_a_value_is_held_against_its_field(keywords: dict[str, Any], value: object, fits: bool) -> None:  # noqa: FBT001
+def test_a_value_is_checked_against_its_field(keywords: dict[str, Any], value: object, fits: bool) -> None:  # noqa: FBT001
     if fits:
         check_answers(field(**keywords), {"a": value})
     else:
@@ -110,7 +110,7 @@ def test_a_value_is_held_against_its_field(keywords: dict[str, Any], value: obje
         assert pointer(refused) == "/answers/a"
 
 
-def test_a_refused_text_is_told_how_long_it_may_be_and_a_number_how_large() -> None:
+def test_errors_about_values_state_the_limit() -> None:
     with pytest.raises(InvalidRequest, match=r"must be at most 2 characters$"):
         check_answers(field(type="string", maxLength=2), {"a": "abc"})
     with pytest.raises(InvalidRequest, match=r"must be at least 2$"):
@@ -130,14 +130,14 @@ def test_a_refused_text_is_told_how_long_it_may_be_and_a_number_how_large() -> N
         ({"editable": ["a"], "risk": "high"}, True),
     ],
 )
-def test_a_bare_yes_is_complete_where_nothing_has_to_be_chosen_or_filled_in(
+def test_a_plain_approval_suffices_unless_an_option_or_answers_are_required(
     payload: dict[str, Any],
     plain: bool,  # noqa: FBT001
 ) -> None:
     assert terms(**payload).plain is plain
 
 
-def test_terms_are_what_the_payload_asks_for() -> None:
+def test_terms_are_read_from_the_payload() -> None:
     payload = {"risk": "low", "options": ["a"], "form": {"properties": {}}, "editable": ["b"]}
     assert Terms.of("go", payload) == Terms(
         gate="go", risk="low", options=("a",), form={"properties": {}}, editable=("b",)
@@ -145,18 +145,18 @@ def test_terms_are_what_the_payload_asks_for() -> None:
     assert Terms.of("go", {}) == Terms(gate="go", risk=None, options=(), form=None, editable=())
 
 
-def test_a_confirmation_says_what_to_send() -> None:
+def test_the_error_for_a_missing_confirmation_says_what_to_send() -> None:
     with pytest.raises(ConfirmationRequired) as refused:
         terms(risk="high").check(Answer(approved=True))
     assert refused.value.details["confirm"] == "deploy.production"
 
 
-def test_an_answer_is_bare_unless_more_is_said() -> None:
+def test_an_answer_has_no_optional_fields_by_default() -> None:
     bare = Answer(approved=True)
     assert (bare.comment, bare.option, bare.answers, bare.edits, bare.confirm, bare.digest) == (None,) * 6
 
 
-def test_an_edit_of_nothing_needs_nothing_to_be_editable() -> None:
+def test_empty_edits_do_not_require_an_editable_field() -> None:
     terms().check(Answer(approved=True, edits={}))
 
 
@@ -178,7 +178,7 @@ ODD, ODD_STEP = "a/b~c", "a~1b~0c"
         (lambda: terms().check(Answer(approved=False, edits={ODD: 1})), f"/edits/{ODD_STEP}"),
     ],
 )
-def test_a_name_with_a_slash_is_one_step_of_its_place(refuse: Callable[[], None], where: str) -> None:
+def test_special_characters_in_field_names_are_escaped_in_pointers(refuse: Callable[[], None], where: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         refuse()
     assert pointer(refused) == where

@@ -24,18 +24,18 @@ CALL = ToolCall(
     ],
     ids=["door", "tool", "arguments", "thread", "call id"],
 )
-def test_another_call_never_finds_the_answer_to_this_one(other: ToolCall) -> None:
+def test_different_calls_have_different_keys(other: ToolCall) -> None:
     assert other.key != CALL.key
 
 
-def test_the_same_call_has_the_same_key_in_any_order_of_its_arguments() -> None:
+def test_the_key_does_not_depend_on_the_order_of_arguments() -> None:
     one = replace(CALL, arguments={"a": 1, "b": 2})
 
     assert replace(CALL, arguments={"b": 2, "a": 1}).key == one.key
 
 
 @given(st.text(), st.text())
-def test_two_threads_never_share_a_key_by_where_their_names_end(thread: str, call_id: str) -> None:
+def test_threads_and_call_ids_cannot_be_confused_in_a_key(thread: str, call_id: str) -> None:
     one = replace(CALL, thread=thread + "x", call_id=call_id)
 
     assert one.key != replace(CALL, thread=thread, call_id="x" + call_id).key
@@ -44,26 +44,26 @@ def test_two_threads_never_share_a_key_by_where_their_names_end(thread: str, cal
 
 
 @pytest.mark.parametrize("thread", ["", "a\nb", "x" * 201])
-def test_a_thread_that_cannot_be_a_run_id_is_named_by_its_digest(thread: str) -> None:
+def test_a_thread_that_is_not_a_valid_run_id_is_replaced_by_a_digest(thread: str) -> None:
     assert replace(CALL, thread=thread).run_id.startswith("thread-")
 
 
-def test_a_thread_that_can_be_a_run_id_is_one() -> None:
+def test_a_valid_thread_is_the_run_id() -> None:
     assert CALL.run_id == "t-1"
 
 
-def test_the_gate_is_the_tools() -> None:
+def test_the_gate_is_derived_from_the_tool() -> None:
     assert replace(CALL, tool="Send E-Mail").gate == "tool.send-e-mail"
 
 
-def test_a_reviewers_changes_replace_what_they_name_and_nothing_else() -> None:
+def test_edits_replace_only_the_arguments_that_they_name() -> None:
     call = replace(CALL, arguments={"version": "1.4", "target": "production"})
 
     assert edited(call, {"version": "1.5"}) == {"version": "1.5", "target": "production"}
 
 
 @pytest.mark.parametrize("edits", [{"target": "x"}, {"version": "1.5", "force": True}])
-def test_what_may_not_be_changed_gives_no_arguments_at_all(edits: dict[str, object]) -> None:
+def test_edits_of_other_arguments_are_rejected_as_a_whole(edits: dict[str, object]) -> None:
     assert edited(replace(CALL, arguments={"version": "1.4", "target": "production"}), edits) is None
 
 
@@ -79,7 +79,7 @@ def test_what_may_not_be_changed_gives_no_arguments_at_all(edits: dict[str, obje
         ([1], {"0": 1}, False),
     ],
 )
-def test_a_change_of_type_is_no_change_of_value(before: object, after: object, fits: bool) -> None:  # noqa: FBT001
+def test_an_edit_must_keep_the_type_of_the_value(before: object, after: object, fits: bool) -> None:  # noqa: FBT001
     assert misfits({"a": before}, {"a": after}) == ([] if fits else ["a"])
 
 
@@ -93,11 +93,11 @@ def test_a_change_of_type_is_no_change_of_value(before: object, after: object, f
         ("released", None, None, "Rejected, without a reason."),
     ],
 )
-def test_the_model_is_told_how_it_ended(status: str, by: str | None, said: str | None, sentence: str) -> None:
+def test_the_model_gets_the_outcome_as_a_sentence(status: str, by: str | None, said: str | None, sentence: str) -> None:
     assert ended(status, by=by, said=said) == sentence
 
 
-def test_a_refusal_says_that_nothing_was_run() -> None:
+def test_a_rejected_call_says_that_the_tool_was_not_run() -> None:
     told = refused("No answer in time.")
 
     assert not told.approved

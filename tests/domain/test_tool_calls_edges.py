@@ -27,17 +27,17 @@ def test_the_digest_and_the_key_are_the_same_in_every_version() -> None:
     assert CALL.key == f"langgraph-{sha(whole)}"
 
 
-def test_the_digest_is_of_the_tool_and_its_arguments_alone() -> None:
+def test_the_digest_covers_only_the_tool_and_its_arguments() -> None:
     other = ToolCall(door="x", tool="deploy", arguments=CALL.arguments, thread="y", call_id="z", description="w")
     assert other.digest == CALL.digest
 
 
-def test_a_call_says_nothing_that_it_was_not_told() -> None:
+def test_a_call_has_no_optional_fields_by_default() -> None:
     assert (CALL.editable, CALL.description) == ((), "")
     assert Verdict(approved=True, reason="Yes.").arguments == {}
 
 
-def test_a_key_begins_with_forty_characters_of_its_door() -> None:
+def test_a_key_starts_with_40_characters_of_its_integration() -> None:
     key = replace(CALL, door="d" * 60).key
     assert key.startswith(f"{'d' * 40}-")
     assert len(key) == 40 + 1 + 64
@@ -51,30 +51,30 @@ def test_a_key_begins_with_forty_characters_of_its_door() -> None:
         *(("a b", True), ("a\tb", False), ("\x00", False), ("é", True), ("\n" + "x" * 300, False)),
     ],
 )
-def test_a_thread_is_the_run_where_it_can_be_its_name(thread: str, *, kept: bool) -> None:
+def test_a_thread_is_the_run_id_if_it_is_valid(thread: str, *, kept: bool) -> None:
     run = replace(CALL, thread=thread).run_id
     assert (run == thread) is kept
     assert 0 < len(run) <= 200
     assert run.isprintable()
 
 
-def test_a_run_that_is_named_by_a_digest_is_always_named_the_same() -> None:
+def test_the_digest_of_an_invalid_thread_is_stable() -> None:
     assert replace(CALL, thread="").run_id == "thread-" + sha('""')[:16]
     assert replace(CALL, thread="a\nb").run_id != replace(CALL, thread="a\nc").run_id
 
 
-def test_a_call_is_asked_about_by_its_name_unless_it_is_described() -> None:
+def test_the_question_is_the_description_or_the_call_itself() -> None:
     assert CALL.question == "deploy b=1 a=é"
     assert replace(CALL, description="Shall 1.4 go out?").question == "Shall 1.4 go out?"
     assert (CALL.gate, CALL.title) == ("tool.deploy", "deploy b=1 a=é")
 
 
-def test_a_title_is_at_most_three_hundred_characters() -> None:
+def test_a_title_has_at_most_300_characters() -> None:
     assert replace(CALL, tool="x" * 300, arguments={}).title == "x" * 300
     assert replace(CALL, tool="x" * 301, arguments={}).title == "x" * 299 + "…"
 
 
-def test_people_are_shown_the_call_as_it_would_be_made() -> None:
+def test_the_payload_contains_the_whole_call() -> None:
     assert CALL.payload == {
         "tool": "deploy",
         "arguments": {"a": "é", "b": 1},
@@ -84,7 +84,7 @@ def test_people_are_shown_the_call_as_it_would_be_made() -> None:
     }
 
 
-def test_a_refusal_is_two_sentences_and_no_approval() -> None:
+def test_a_rejection_is_two_sentences_and_not_an_approval() -> None:
     assert refused("Rejected by olga. \n") == Verdict(approved=False, reason="Rejected by olga. The tool was not run.")
 
 
@@ -99,7 +99,9 @@ def test_a_refusal_is_two_sentences_and_no_approval() -> None:
         ("", None, "Rejected, without a reason."),
     ],
 )
-def test_a_rejection_names_who_and_why_as_far_as_is_known(by: str | None, said: str | None, sentence: str) -> None:
+def test_a_rejection_names_the_reviewer_and_the_reason_if_known(
+    by: str | None, said: str | None, sentence: str
+) -> None:
     assert ended("released", by=by, said=said) == sentence
 
 
@@ -107,7 +109,7 @@ def test_a_rejection_names_who_and_why_as_far_as_is_known(by: str | None, said: 
     ("status", "sentence"),
     [("expired", "No answer in time."), ("cancelled", "The request was cancelled.")],
 )
-def test_what_nobody_decided_names_nobody(status: str, sentence: str) -> None:
+def test_an_ending_without_a_decision_names_no_reviewer(status: str, sentence: str) -> None:
     assert ended(status, by="olga", said="Whatever.") == sentence
 
 
@@ -115,7 +117,7 @@ _JSON = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) |
 
 
 @given(_JSON, _JSON)
-def test_a_value_of_the_same_type_fits_and_nothing_fits_everywhere(before: Any, after: Any) -> None:
+def test_a_value_of_the_same_type_fits_and_any_value_fits_null(before: Any, after: Any) -> None:
     assert misfits({"a": before}, {"a": before}) == []
     assert misfits({"a": None}, {"a": after}) == []
     if type(before) is type(after):
@@ -130,11 +132,11 @@ def test_a_value_of_the_same_type_fits_and_nothing_fits_everywhere(before: Any, 
         *(("a", None, False), ("a", 1, False), ([], {}, False), ({}, {"a": 1}, True), ([1], [], True)),
     ],
 )
-def test_a_whole_number_fits_where_a_number_was_and_not_the_other_way(before: Any, after: Any, *, fits: bool) -> None:
+def test_an_integer_fits_a_float_but_not_vice_versa(before: Any, after: Any, *, fits: bool) -> None:
     assert misfits({"a": before}, {"a": after}) == ([] if fits else ["a"])
 
 
-def test_every_misfit_is_named_and_what_was_not_there_is_none() -> None:
+def test_every_argument_with_another_type_is_listed_but_not_new_ones() -> None:
     before = {"a": 1, "b": "x", "c": True}
     assert misfits(before, {"a": "1", "b": "y", "c": "no", "d": 1}) == ["a", "c"]
     assert misfits(before, {}) == []
@@ -152,7 +154,7 @@ def test_every_misfit_is_named_and_what_was_not_there_is_none() -> None:
         ({"version": "1.5", "ghost": 1}, None),
     ],
 )
-def test_only_an_argument_that_is_there_and_may_be_changed_is(edits: Any, result: Any) -> None:
+def test_only_existing_editable_arguments_can_be_changed(edits: Any, result: Any) -> None:
     """ "ghost" is editable, but the call has no such argument."""
     call = replace(CALL, arguments={"version": "1.4", "target": "eu"}, editable=["version", "ghost"])
     assert edited(call, edits) == result

@@ -48,20 +48,20 @@ def event(*, told: Arrived | None = None, **changes: Any) -> TriggerEvent:
 
 
 @pytest.mark.parametrize("kind", WORDS, ids=lambda kind: kind.__name__)
-def test_the_words_are_the_ones_that_databases_and_files_have(kind: type[StrEnum]) -> None:
+def test_stored_names_never_change(kind: type[StrEnum]) -> None:
     assert set(WORDS[kind]) <= set(kind)
 
 
-def test_a_run_marks_what_it_writes_as_it_did_in_every_release() -> None:
+def test_the_mark_of_runs_never_changes() -> None:
     """Marked commits and comments exist already: with another mark, loops would not be detected."""
     assert MARK == "assent-run:"
 
 
-def test_equal_bytes_are_the_same_event_for_ten_minutes() -> None:
+def test_identical_bodies_are_the_same_event_for_ten_minutes() -> None:
     assert WINDOW == 600_000_000
 
 
-def test_what_nobody_said_of_an_event_is_nothing_and_it_is_not_trusted() -> None:
+def test_an_event_is_untrusted_and_unverified_by_default() -> None:
     least = arrived()
     assert (least.verified, least.trust) == ("none", Trust.UNTRUSTED)
     assert (least.view, least.headers, least.marks, least.mark) == ({}, {}, (), None)
@@ -69,12 +69,12 @@ def test_what_nobody_said_of_an_event_is_nothing_and_it_is_not_trusted() -> None
     assert (fresh.state, fresh.duplicates, fresh.depth, fresh.attempts) == (EventState.RECEIVED, 0, 0, 0)
 
 
-def test_an_event_is_the_doing_of_the_first_run_whose_mark_it_carries() -> None:
+def test_an_event_is_attributed_to_the_first_run_marked_in_it() -> None:
     assert arrived(marks=("run_1",)).mark == "run_1"
     assert arrived(marks=("run_2", "run_1", "run_3")).mark == "run_2"
 
 
-def test_what_is_read_out_of_every_body_has_the_same_names() -> None:
+def test_every_provider_uses_the_same_attribute_names() -> None:
     assert set(VIEW) == {
         "repo", "branch", "ref", "sha", "before", "actor", "actortype", "action", "conclusion", "paths", "labels",
         "title", "url", "attempt", "tags",
@@ -91,7 +91,7 @@ def test_what_is_read_out_of_every_body_has_the_same_names() -> None:
     ],
     ids=["texts", "lists", "numbers", "objects"],
 )
-def test_each_attribute_is_asked_for_as_what_it_is(names: list[str], taken: str, refused: list[str]) -> None:
+def test_each_attribute_supports_the_operators_of_its_type(names: list[str], taken: str, refused: list[str]) -> None:
     for name in names:
         parse(f"*({name}{'' if taken.startswith('.') else ' '}{taken})", EVENT_ATTRIBUTES)
         for each in refused:
@@ -99,13 +99,13 @@ def test_each_attribute_is_asked_for_as_what_it_is(names: list[str], taken: str,
                 parse(f"*({name} {each})", EVENT_ATTRIBUTES)
 
 
-def test_nothing_else_can_be_asked_for() -> None:
+def test_other_attributes_are_rejected() -> None:
     assert set(EVENT_ATTRIBUTES) == {*SINGLE_TEXTS, *LISTS_OF_TEXTS, *NUMBERS, "data"}
     with pytest.raises(PatternError, match=r"color is not an attribute"):
         parse("*(color = 'red')", EVENT_ATTRIBUTES)
 
 
-def test_an_event_is_trusted_or_not_and_nothing_between() -> None:
+def test_trust_has_only_two_values() -> None:
     for trust in ("trusted", "untrusted"):
         parse(f"*(trust = '{trust}')", EVENT_ATTRIBUTES)
     with pytest.raises(PatternError, match=r"trust"):
@@ -113,12 +113,12 @@ def test_an_event_is_trusted_or_not_and_nothing_between() -> None:
 
 
 @pytest.mark.parametrize("trust", Trust)
-def test_how_far_an_event_is_trusted_can_be_asked_for(trust: Trust) -> None:
+def test_the_trust_of_an_event_can_be_used_in_patterns(trust: Trust) -> None:
     subject = subject_of(event(told=arrived(trust=trust)))
     assert match(parse(f"github.push(trust = '{trust.value}')", EVENT_ATTRIBUTES), subject) is True
 
 
-def test_everything_that_is_said_of_an_event_can_be_named() -> None:
+def test_all_attributes_of_an_event_are_available() -> None:
     told = arrived(view={"repo": "acme/shop"}, subject="main", verified="bearer", trust=Trust.TRUSTED)
     assert seen(event(told=told, depth=2)) == {
         "repo": "acme/shop", "source": "github", "type": "github.push", "subject": "main", "trust": "trusted",
@@ -127,7 +127,7 @@ def test_everything_that_is_said_of_an_event_can_be_named() -> None:
     assert event().type == "github.push"
 
 
-def test_an_envelope_says_everything_that_is_known() -> None:
+def test_an_envelope_contains_everything_known() -> None:
     told = arrived(
         view={"actor": "octocat", "actortype": "bot", "repo": "acme/shop"},
         subject="acme/shop@main",
@@ -158,7 +158,7 @@ def test_an_envelope_says_everything_that_is_known() -> None:
     }
 
 
-def test_an_envelope_says_nothing_of_what_is_not_known() -> None:
+def test_an_envelope_omits_unknown_attributes() -> None:
     absent = {"subject", "deliveryid", "actor", "actortype", "causationid"}
     assert not absent & set(envelope(event()))
     assert envelope(event(told=arrived(data=None))).keys() == envelope(event()).keys() - {"data"}
@@ -167,5 +167,5 @@ def test_an_envelope_says_nothing_of_what_is_not_known() -> None:
 @pytest.mark.parametrize(
     ("occurred_at", "time"), [(None, "2023-11-14T22:13:20.000000Z"), (0, "1970-01-01T00:00:00.000000Z")]
 )
-def test_the_time_of_an_envelope_is_when_it_occurred_or_else_when_it_came(occurred_at: int | None, time: str) -> None:
+def test_the_time_of_an_envelope_is_that_of_the_event_or_of_its_receipt(occurred_at: int | None, time: str) -> None:
     assert envelope(event(told=arrived(occurred_at=occurred_at)))["time"] == time

@@ -34,7 +34,7 @@ def kept(on: str, event: TriggerEvent | None = None, **changes: Any) -> dict[str
     return looked(trigger(on, **changes), subject_of(event or happened(branch="main")))
 
 
-def test_a_match_is_kept_with_every_part_that_was_asked_for() -> None:
+def test_a_stored_match_contains_every_part_of_the_pattern() -> None:
     assert kept("github.*(branch = 'main' AND NOT attempt > 1)", happened(branch="main", attempt=1)) == {
         "trigger": "fix",
         "matched": True,
@@ -46,12 +46,12 @@ def test_a_match_is_kept_with_every_part_that_was_asked_for() -> None:
     }
 
 
-def test_a_pattern_of_a_type_alone_is_kept_as_that() -> None:
+def test_a_stored_match_of_a_type_has_one_part() -> None:
     finding = {"part": "github.push", "actual": "github.push", "held": True}
     assert kept("github.push") == {"trigger": "fix", "matched": True, "findings": [finding]}
 
 
-def test_of_another_type_only_the_type_is_kept() -> None:
+def test_only_the_type_is_stored_if_it_does_not_match() -> None:
     finding = {"part": "gitlab.*", "actual": "github.push", "held": False}
     assert kept("gitlab.*(branch = 'main')") == {"trigger": "fix", "matched": False, "findings": [finding]}
 
@@ -59,37 +59,37 @@ def test_of_another_type_only_the_type_is_kept() -> None:
 @pytest.mark.parametrize(
     ("on", "held"), [("*(branch = 'dev')", False), ("*(title = 'x')", None), ("*(NOT title = 'x')", None)]
 )
-def test_what_does_not_hold_and_what_is_not_known_does_not_match(on: str, *, held: bool | None) -> None:
+def test_false_and_unknown_conditions_do_not_match(on: str, *, held: bool | None) -> None:
     found = kept(on)
     assert found["matched"] is False
     assert [each["held"] for each in found["findings"]] == [True, held]
 
 
-def test_a_disabled_trigger_is_not_looked_at() -> None:
+def test_a_disabled_trigger_is_not_evaluated() -> None:
     expected: dict[str, Any] = {"trigger": "fix", "matched": False, "findings": [], "note": "disabled: not evaluated"}
     assert kept("*", state=TriggerState.DISABLED) == expected
     assert kept("github.push(", state=TriggerState.DISABLED) == expected
 
 
 @pytest.mark.parametrize("state", [TriggerState.ENABLED, TriggerState.SUSPENDED])
-def test_a_suspended_trigger_is_looked_at_for_its_events_queue(state: TriggerState) -> None:
+def test_a_suspended_trigger_is_evaluated_because_its_events_queue(state: TriggerState) -> None:
     assert kept("*", state=state)["matched"] is True
     assert "note" not in kept("*", state=state)
 
 
-def test_a_pattern_that_cannot_be_read_is_kept_with_what_is_wrong() -> None:
+def test_the_error_of_an_unreadable_pattern_is_stored() -> None:
     found = kept("github.push(", note="Ask Ann.")
     assert (found["trigger"], found["matched"], found["findings"]) == ("fix", False, [])
     assert found["problem"].startswith("Line 1, column ")
 
 
-def test_a_trigger_that_cannot_be_read_any_more_says_what_was_noted() -> None:
+def test_the_note_of_an_invalid_trigger_is_stored_as_its_problem() -> None:
     problem = "Its pattern is no longer valid: process fix-ci not found"
     expected: dict[str, Any] = {"trigger": "fix", "matched": False, "findings": [], "problem": problem}
     assert kept("", note="process fix-ci not found") == expected
 
 
-def test_a_match_that_somebody_writes_on_leaves_the_next_as_it_was() -> None:
+def test_changing_a_stored_match_does_not_affect_the_next_one() -> None:
     first = kept("github.push")
     first["note"] = "started"
     assert "note" not in kept("github.push")
@@ -108,7 +108,7 @@ def test_a_match_that_somebody_writes_on_leaves_the_next_as_it_was() -> None:
     ),
     number=st.sampled_from([None, 7, "7"]),
 )
-def test_what_is_kept_is_what_a_trace_says(on: str, kind: str, view: dict[str, Any], number: Any) -> None:
+def test_a_stored_match_agrees_with_the_trace(on: str, kind: str, view: dict[str, Any], number: Any) -> None:
     """If the type differs, only the first finding is stored; everything else is equal."""
     event = happened(kind, {"number": number}, **view)
     found, said = kept(on, event), told(trace(trigger(on), event))

@@ -64,11 +64,11 @@ def trigger(**changes: Any) -> Trigger:
         ("github.push(type = 'github.push' AND subject exists)", True),
     ],
 )
-def test_events_match_by_type_and_by_what_they_say(on: str, *, matches: bool) -> None:
+def test_events_match_by_type_and_attributes(on: str, *, matches: bool) -> None:
     assert trace(trigger(on=on), happened()).matched is matches
 
 
-def test_a_trace_tells_every_predicate_with_the_actual_value() -> None:
+def test_a_trace_shows_every_condition_with_its_actual_value() -> None:
     on = "github.push(branch = 'dev' AND conclusion = 'failure' AND data.number = 'x')"
     assert told(trace(trigger(on=on), happened())) == {
         "trigger": "fix",
@@ -82,20 +82,20 @@ def test_a_trace_tells_every_predicate_with_the_actual_value() -> None:
     }
 
 
-def test_a_trace_shows_no_more_than_people_read() -> None:
+def test_a_trace_truncates_long_values() -> None:
     found = told(trace(trigger(on="*(title = 'x')"), happened({"title": "y" * (LONGEST_SHOWN + 1)})))
     assert found["findings"][1]["actual"] == "y" * LONGEST_SHOWN + "…"
     whole = told(trace(trigger(on="*(title = 'x')"), happened({"title": "y" * LONGEST_SHOWN})))
     assert whole["findings"][1]["actual"] == "y" * LONGEST_SHOWN
 
 
-def test_a_pattern_that_cannot_be_read_matches_nothing_and_says_so() -> None:
+def test_an_unreadable_pattern_matches_nothing_and_has_a_problem() -> None:
     found = trace(trigger(on="github.push("), happened())
     assert (found.matched, found.findings) == (False, ())
     assert "column" in told(found)["problem"]
 
 
-def test_a_run_is_given_its_inputs_and_always_the_whole_event() -> None:
+def test_a_run_gets_its_inputs_and_the_whole_event() -> None:
     given = inputs_of(trigger(inputs={"repo": "{{ event.repo }}", "fixed": 1}), happened(occurred_at=5))
     assert (given["repo"], given["fixed"]) == ("acme/shop", 1)
     assert given["event"] == {
@@ -106,7 +106,7 @@ def test_a_run_is_given_its_inputs_and_always_the_whole_event() -> None:
     assert "events" not in given
 
 
-def test_events_that_were_gathered_are_all_given_the_first_one_first() -> None:
+def test_a_run_gets_all_debounced_events_in_order() -> None:
     given = inputs_of(trigger(), happened(id="evt_3"), [happened(id="evt_1"), happened(id="evt_2")])
     assert [each["id"] for each in given["events"]] == ["evt_1", "evt_2", "evt_3"]
     assert given["event"]["id"] == "evt_3"
@@ -128,14 +128,14 @@ def test_keys_are_filled_from_the_event(template: str | None, key: str) -> None:
     assert key_of(template, happened()) == key
 
 
-def test_long_keys_are_told_apart_by_all_of_them() -> None:
+def test_long_keys_differ_if_any_part_differs() -> None:
     one, other = (key_of("{{ event.title }}", happened({"title": "x" * 9_000 + end})) for end in "ab")
     assert one != other
     assert len(one) == len(other) == LONGEST_KEY
     assert key_of("x" * LONGEST_KEY, happened()) == "x" * LONGEST_KEY
 
 
-def test_what_cannot_be_kept_is_replaced_in_keys() -> None:
+def test_characters_that_cannot_be_stored_are_replaced_in_keys() -> None:
     assert key_of("{{ event.title }}", happened({"title": "a\x00\ud800"})) == "a\ufffd?"
 
 
@@ -149,12 +149,12 @@ def test_what_cannot_be_kept_is_replaced_in_keys() -> None:
         ("{{ event.data.none }}", None),
     ],
 )
-def test_a_key_with_an_empty_part_is_no_key_to_fire_once_for(once: str | None, key: str | None) -> None:
+def test_a_once_key_with_an_empty_part_is_ignored(once: str | None, key: str | None) -> None:
     assert once_of(trigger(once=once), happened()) == key
     assert once_of(trigger(once=once), happened(replay_for="trg_1")) is None
 
 
-def test_what_was_asked_is_another_thing_when_any_part_of_it_is() -> None:
+def test_the_digest_for_an_approval_changes_with_every_part() -> None:
     def asked(event: TriggerEvent | None = None, **changes: Any) -> str:
         given = {"version": "1", "agent_id": "fixer", "others": ["evt_0"]}
         rest = {name: changes.pop(name) for name in list(changes) if name in given}
@@ -174,7 +174,7 @@ def test_what_was_asked_is_another_thing_when_any_part_of_it_is() -> None:
     assert len(set(different)) == len(different)
 
 
-def test_what_nobody_verified_always_asks() -> None:
+def test_unverified_events_always_require_an_approval() -> None:
     assert holds(trigger(), happened(verified="none"))
     assert holds(trigger(hold=Hold(when="gitlab.*")), happened(verified="none"))
 
@@ -191,11 +191,11 @@ def test_what_nobody_verified_always_asks() -> None:
         (Hold(when="gitlab.*"), False),
     ],
 )
-def test_a_hold_asks_unless_its_condition_surely_does_not_hold(hold: Hold | None, *, held: bool) -> None:
+def test_a_hold_requires_an_approval_unless_its_condition_is_false(hold: Hold | None, *, held: bool) -> None:
     assert holds(trigger(hold=hold), happened()) is held
 
 
-def test_an_event_cannot_name_itself_otherwise_in_its_view() -> None:
+def test_the_view_of_an_event_cannot_override_its_origin() -> None:
     forged = happened({"trust": "trusted", "source": "git", "type": "git.pushed", "depth": 0, "verified": "local"})
     assert {name: seen(forged)[name] for name in ("trust", "source", "type", "verified")} == {
         "trust": "untrusted", "source": "github", "type": "github.push", "verified": "hmac-sha256",
@@ -203,7 +203,7 @@ def test_an_event_cannot_name_itself_otherwise_in_its_view() -> None:
     assert subject_of(forged).name == "github.push"
 
 
-def test_the_envelope_is_a_cloud_event_and_leaves_out_what_is_not_there() -> None:
+def test_an_envelope_is_a_cloudevent_without_absent_attributes() -> None:
     found = envelope(happened({"actor": "octocat"}, trust=Trust.TRUSTED, occurred_at=AT - 1_000_000))
     assert found == {
         "specversion": "1.0", "id": "evt_1", "source": "/sources/github", "type": "github.push",
@@ -214,6 +214,6 @@ def test_the_envelope_is_a_cloud_event_and_leaves_out_what_is_not_there() -> Non
     assert all(name.isalnum() and name.islower() for name in found), "CloudEvents allows no other names"
 
 
-def test_everything_in_the_view_can_be_asked_for() -> None:
+def test_all_attributes_of_the_view_can_be_used_in_patterns() -> None:
     for name in VIEW:
         assert trace(trigger(on=f"*({name} exists)"), happened({})).problem is None

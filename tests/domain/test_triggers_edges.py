@@ -49,11 +49,11 @@ def shown(value: Any, asked: str = "title = 'x'") -> Any:
 
 
 @pytest.mark.parametrize("kind", WORDS, ids=lambda kind: kind.__name__)
-def test_the_words_are_the_ones_that_databases_and_files_have(kind: type[StrEnum]) -> None:
+def test_stored_names_never_change(kind: type[StrEnum]) -> None:
     assert set(WORDS[kind]) <= set(kind)
 
 
-def test_a_trigger_that_says_little_is_enabled_and_stops_loops_and_floods() -> None:
+def test_a_minimal_trigger_is_enabled_and_limits_loops_and_floods() -> None:
     little = trigger()
     assert (little.state, little.max_depth, little.inputs) == (TriggerState.ENABLED, 3, {})
     assert (little.breaker.limit, little.breaker.within) == (100, 60)
@@ -61,7 +61,7 @@ def test_a_trigger_that_says_little_is_enabled_and_stops_loops_and_floods() -> N
     assert (little.agent_id, little.note) == (None, None)
 
 
-def test_the_parts_of_a_trigger_say_little_by_themselves() -> None:
+def test_the_parts_of_a_trigger_have_these_defaults() -> None:
     assert Concurrency() == Concurrency(1, WhenFull.QUEUE, "")
     assert Debounce(1, 10) == Debounce(1, 10, "")
     assert Hold() == Hold(gate="", question="", expert=(), when="*")
@@ -69,12 +69,12 @@ def test_the_parts_of_a_trigger_say_little_by_themselves() -> None:
 
 
 @pytest.mark.parametrize("length", [0, 499, 500])
-def test_a_trace_shows_five_hundred_characters(length: int) -> None:
+def test_a_trace_shows_at_most_500_characters(length: int) -> None:
     assert shown("y" * length) == "y" * length
     assert shown("y" * 501) == "y" * 500 + "…"
 
 
-def test_a_long_list_is_shown_as_the_beginning_of_its_text() -> None:
+def test_a_long_list_is_shown_as_truncated_text() -> None:
     names = ["a" * 300, "b" * 300]
     assert shown(names[:1], "labels contains 'x'") == names[:1]
     found = shown(names, "labels contains 'x'")
@@ -83,41 +83,41 @@ def test_a_long_list_is_shown_as_the_beginning_of_its_text() -> None:
     assert found.endswith("bbb…")
 
 
-def test_a_trace_without_a_problem_and_a_part_without_a_note_do_not_speak_of_them() -> None:
+def test_a_trace_omits_missing_problems_and_notes() -> None:
     found = told(trace(trigger(on="github.push"), happened()))
     finding = {"part": "github.push", "actual": "github.push", "held": True}
     assert found == {"trigger": "fix", "matched": True, "findings": [finding]}
 
 
-def test_an_unreadable_pattern_is_told_with_what_is_wrong_and_nothing_else() -> None:
+def test_the_trace_of_an_unreadable_pattern_has_only_its_problem() -> None:
     found = told(trace(trigger(on="github.push("), happened()))
     assert (found["trigger"], found["matched"], found["findings"]) == ("fix", False, [])
     assert found["problem"].startswith("Line 1, column ")
 
 
-def test_an_event_that_occurred_at_zero_keeps_its_time() -> None:
+def test_an_event_with_time_zero_keeps_it() -> None:
     assert inputs_of(trigger(), happened(occurred_at=0))["event"]["time"] == 0
     assert inputs_of(trigger(), happened(occurred_at=None))["event"]["time"] == AT
 
 
-def test_an_input_cannot_stand_for_the_event() -> None:
+def test_an_input_cannot_replace_the_event() -> None:
     given_ = inputs_of(trigger(inputs={"event": "mine", "events": "mine"}), happened(), [happened(id="evt_0")])
     assert given_["event"]["id"] == "evt_1"
     assert [each["id"] for each in given_["events"]] == ["evt_0", "evt_1"]
 
 
-def test_a_key_of_five_hundred_characters_is_kept_as_it_is() -> None:
+def test_a_key_of_500_characters_is_unchanged() -> None:
     assert key_of("{{ event.title }}", happened({"title": "k" * 500})) == "k" * 500
 
 
-def test_a_longer_key_is_its_beginning_and_a_digest_of_all_of_it() -> None:
+def test_a_longer_key_is_truncated_and_ends_in_a_digest() -> None:
     """Keys are stored: with another form, events that have already fired would fire again after an update."""
     long = "k" * 501
     assert key_of("{{ event.title }}", happened({"title": long})) == "k" * 435 + "#" + sha(long)
     assert once_of(trigger(once="{{ event.title }}"), happened({"title": long})) == "k" * 435 + "#" + sha(long)
 
 
-def test_long_keys_are_told_apart_also_by_what_cannot_be_kept() -> None:
+def test_long_keys_with_different_unstorable_characters_differ() -> None:
     titles = ["k" * 600 + end for end in ("\ud800", "\udfff", "?", "\x00", "\ufffd")]
     keys = [key_of("{{ event.title }}", happened({"title": each})) for each in titles]
     assert keys == [f"{'k' * 435}#{sha(each)}" for each in titles]
@@ -132,11 +132,11 @@ def test_a_key_can_always_be_stored(title: str) -> None:
     assert (once_of(trigger(once="{{ event.title }}"), happened({"title": title})) or "") == key
 
 
-def test_an_empty_text_is_nothing_to_fire_once_for() -> None:
+def test_an_empty_once_key_is_ignored() -> None:
     assert once_of(trigger(once=""), happened()) is None
 
 
-def test_what_a_person_is_asked_about_has_the_same_digest_in_every_release() -> None:
+def test_the_digest_for_an_approval_is_the_same_in_every_release() -> None:
     """A question may be pending during an update; with another digest, its approval would be ignored."""
     one = trigger(inputs={"b": 1, "a": "{{ event.repo }}"})
     other = trigger(inputs={"a": "{{ event.repo }}", "b": 1})
@@ -146,10 +146,10 @@ def test_what_a_person_is_asked_about_has_the_same_digest_in_every_release() -> 
 
 
 @pytest.mark.parametrize("verified", ["hmac-sha256", "standard-webhooks", "bearer", "path", "local"])
-def test_only_what_nobody_verified_asks_by_itself(verified: str) -> None:
+def test_only_unverified_events_require_an_approval_by_default(verified: str) -> None:
     assert holds(trigger(), happened(verified=verified)) is False
     assert holds(trigger(), happened(verified="none")) is True
 
 
-def test_a_hold_that_cannot_be_read_asks() -> None:
+def test_a_hold_with_an_unreadable_condition_requires_an_approval() -> None:
     assert holds(trigger(hold=Hold(when="*((")), happened()) is True

@@ -26,7 +26,7 @@ ALL: dict[str, Any] = {
 }
 
 
-def test_everything_that_can_be_written_is_read() -> None:
+def test_all_fields_of_a_trigger_are_read() -> None:
     assert checked(ALL) == Trigger(
         name="fix-red-main",
         on=ALL["on"],
@@ -44,7 +44,7 @@ def test_everything_that_can_be_written_is_read() -> None:
     )
 
 
-def test_little_is_needed() -> None:
+def test_a_trigger_needs_only_three_fields() -> None:
     assert checked(LEAST) == Trigger(name="fix", on="github.push", run="fix-ci")
 
 
@@ -63,7 +63,7 @@ def test_little_is_needed() -> None:
         {name: value for name, value in ALL.items() if name not in LEAST},
     ],
 )
-def test_what_is_written_back_is_read_the_same(more: dict[str, Any]) -> None:
+def test_a_trigger_survives_a_round_trip(more: dict[str, Any]) -> None:
     trigger = checked(LEAST | more)
     assert checked(written(trigger)) == trigger
 
@@ -87,7 +87,7 @@ def test_what_is_written_back_is_read_the_same(more: dict[str, Any]) -> None:
         ({"max_depth": 20}, {"max_depth": 20}),
     ],
 )
-def test_short_ways_mean_the_long_ones(more: dict[str, Any], trigger: dict[str, Any]) -> None:
+def test_short_forms_equal_the_long_forms(more: dict[str, Any], trigger: dict[str, Any]) -> None:
     expected: dict[str, Any] = {"name": "fix", "on": "github.push", "run": "fix-ci", **trigger}
     assert checked(LEAST | more) == Trigger(**expected)
 
@@ -149,7 +149,7 @@ def test_short_ways_mean_the_long_ones(more: dict[str, Any], trigger: dict[str, 
         ({"when": "x"}, "/when", "is not a known field"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_place(more: dict[str, Any], place: str, said: str) -> None:
+def test_an_invalid_value_is_rejected_with_its_field(more: dict[str, Any], place: str, said: str) -> None:
     with pytest.raises(InvalidRequest, match=said) as refused:
         checked(LEAST | more)
     assert refused.value.message.startswith(place)
@@ -175,7 +175,7 @@ def test_what_cannot_be_is_refused_with_its_place(more: dict[str, Any], place: s
         {"max_depth": 0},
     ],
 )
-def test_what_is_just_within_the_limits_is_taken(more: dict[str, Any]) -> None:
+def test_values_at_the_limits_are_accepted(more: dict[str, Any]) -> None:
     assert isinstance(checked(LEAST | more), Trigger)
 
 
@@ -193,5 +193,5 @@ def test_what_is_just_within_the_limits_is_taken(more: dict[str, Any]) -> None:
         ("*(trust = 'untrusted')", "*(trust = 'untrusted')"),
     ],
 )
-def test_a_condition_of_a_hold_is_one_wherever_it_can_be_read_as_one(when: str, read: str) -> None:
+def test_a_condition_of_a_hold_may_omit_the_glob(when: str, read: str) -> None:
     assert checked(LEAST | {"hold": {"when": when}}).hold == Hold(when=read)

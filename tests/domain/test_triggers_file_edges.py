@@ -59,7 +59,7 @@ def refusal(more: dict[str, Any]) -> str:
     ],
     ids=lambda value: None if isinstance(value, str) else str(value)[:40],
 )
-def test_a_trigger_is_taken_up_to_a_limit_and_refused_beyond(
+def test_each_field_of_a_trigger_has_an_exact_limit(
     taken: dict[str, Any], refused: dict[str, Any], sentence: str
 ) -> None:
     checked(LEAST | taken)
@@ -83,7 +83,7 @@ def test_a_trigger_is_taken_up_to_a_limit_and_refused_beyond(
     ],
     ids=str,
 )  # fmt: skip
-def test_a_debounce_is_taken_up_to_a_limit_and_refused_beyond(taken: Any, refused: Any, sentence: str) -> None:
+def test_each_field_of_a_debounce_has_an_exact_limit(taken: Any, refused: Any, sentence: str) -> None:
     assert checked(LEAST | {"debounce": taken}).debounce is not None
     assert refusal({"debounce": refused}).startswith(sentence)
 
@@ -98,9 +98,7 @@ def test_a_debounce_is_taken_up_to_a_limit_and_refused_beyond(taken: Any, refuse
     ],
     ids=str,
 )
-def test_who_names_no_longest_wait_waits_ten_times_as_long_as_it_is_to_be_quiet(
-    written_as: Any, read: Debounce
-) -> None:
+def test_the_default_maximum_wait_is_ten_times_the_quiet_period(written_as: Any, read: Debounce) -> None:
     assert checked(LEAST | {"debounce": written_as}).debounce == read
 
 
@@ -119,7 +117,7 @@ def test_who_names_no_longest_wait_waits_ten_times_as_long_as_it_is_to_be_quiet(
     ],
     ids=str,
 )  # fmt: skip
-def test_room_is_taken_up_to_a_limit_and_refused_beyond(taken: Any, refused: Any, sentence: str) -> None:
+def test_each_field_of_the_concurrency_has_an_exact_limit(taken: Any, refused: Any, sentence: str) -> None:
     assert checked(LEAST | {"concurrency": taken}).concurrency is not None
     assert refusal({"concurrency": refused}).startswith(sentence)
 
@@ -135,7 +133,7 @@ def test_room_is_taken_up_to_a_limit_and_refused_beyond(taken: Any, refused: Any
     ],
     ids=str,
 )
-def test_one_run_at_a_time_is_what_is_meant_by_default(written_as: Any, read: Concurrency) -> None:
+def test_the_default_concurrency_is_one_run(written_as: Any, read: Concurrency) -> None:
     assert checked(LEAST | {"concurrency": written_as}).concurrency == read
 
 
@@ -169,7 +167,7 @@ def test_one_run_at_a_time_is_what_is_meant_by_default(written_as: Any, read: Co
     ],
     ids=lambda value: str(value)[:40],
 )  # fmt: skip
-def test_a_hold_is_taken_up_to_a_limit_and_refused_beyond(taken: Any, refused: Any, sentence: str) -> None:
+def test_each_field_of_a_hold_has_an_exact_limit(taken: Any, refused: Any, sentence: str) -> None:
     assert checked(LEAST | {"hold": taken}).hold is not None
     assert refusal({"hold": refused}).startswith(sentence)
 
@@ -192,9 +190,7 @@ def test_a_hold_is_taken_up_to_a_limit_and_refused_beyond(taken: Any, refused: A
     ],
     ids=str,
 )
-def test_a_hold_means_every_event_and_nobody_in_particular_unless_it_says_so(
-    written_as: Any, read: Hold | None
-) -> None:
+def test_a_hold_applies_by_default_to_every_event_and_names_no_expert(written_as: Any, read: Hold | None) -> None:
     assert checked(LEAST | {"hold": written_as}).hold == read
 
 
@@ -211,7 +207,7 @@ def test_a_hold_means_every_event_and_nobody_in_particular_unless_it_says_so(
     ],
     ids=str,
 )
-def test_a_breaker_is_taken_up_to_a_limit_and_refused_beyond(taken: Any, refused: Any, sentence: str) -> None:
+def test_each_field_of_a_breaker_has_an_exact_limit(taken: Any, refused: Any, sentence: str) -> None:
     checked(LEAST | {"breaker": taken})
     assert refusal({"breaker": refused}).startswith(sentence)
 
@@ -221,7 +217,7 @@ def test_a_breaker_is_taken_up_to_a_limit_and_refused_beyond(taken: Any, refused
     [(None, (100, 60)), ({}, (100, 60)), ({"limit": 5}, (5, 60)), ({"within": "1h"}, (100, 3600))],
     ids=str,
 )
-def test_what_a_breaker_does_not_say_is_a_hundred_within_a_minute(written_as: Any, read: tuple[int, int]) -> None:
+def test_the_default_breaker_is_100_events_per_minute(written_as: Any, read: tuple[int, int]) -> None:
     assert checked(LEAST | {"breaker": written_as}).breaker == Breaker(*read)
 
 
@@ -237,20 +233,20 @@ def test_what_a_breaker_does_not_say_is_a_hundred_within_a_minute(written_as: An
         ("happy", "happy"),
     ],
 )
-def test_the_path_of_a_process_means_its_name(run: str, process: str) -> None:
+def test_a_path_of_a_process_file_is_converted_to_its_name(run: str, process: str) -> None:
     assert checked(LEAST | {"run": run}).run == process
 
 
-def test_a_name_is_taken_without_the_blanks_around_it() -> None:
+def test_whitespace_around_names_is_removed() -> None:
     assert checked(LEAST | {"agent_id": " fixer ", "on": " github.push "}) == checked(LEAST | {"agent_id": "fixer"})
 
 
-def test_what_is_not_known_is_refused_with_all_that_is() -> None:
+def test_the_error_for_an_unknown_field_lists_the_known_ones() -> None:
     names = "agent_id, breaker, concurrency, debounce, enabled, hold, id, inputs, max_depth, note, on, once, run"
     assert refusal({"When": 1}) == f"/When: is not a known field. Use one of {names}"
 
 
-def test_a_trigger_is_written_back_word_for_word() -> None:
+def test_an_exported_trigger_has_this_exact_form() -> None:
     assert written(checked(ALL)) == ALL | {
         "run": "fix-ci",
         "hold": ALL["hold"] | {"expert": ["owner"], "when": "*(trust = 'untrusted')"},
@@ -276,18 +272,18 @@ def test_a_trigger_is_written_back_word_for_word() -> None:
     ],
     ids=str,
 )
-def test_what_says_nothing_is_not_written_back(more: dict[str, Any], back: dict[str, Any]) -> None:
+def test_defaults_are_omitted_from_an_export(more: dict[str, Any], back: dict[str, Any]) -> None:
     assert written(checked(LEAST | more)) == LEAST | back
 
 
-def test_a_trigger_without_a_word_about_it_is_enabled() -> None:
+def test_a_trigger_is_enabled_by_default() -> None:
     assert checked(LEAST).state is TriggerState.ENABLED
 
 
 @pytest.mark.parametrize(
     ("quiet", "most"), [("16h47m59s", "6d23h59m50s"), ("16h48m", "7d"), ("16h48m1s", "7d"), ("1d", "7d"), ("7d", "7d")]
 )
-def test_nothing_waits_longer_than_a_week_so_that_what_is_stored_is_read_again(quiet: str, most: str) -> None:
+def test_the_maximum_wait_is_a_week_so_that_exports_can_be_read(quiet: str, most: str) -> None:
     for debounce in (quiet, {"quiet": quiet}):
         trigger = checked(LEAST | {"debounce": debounce})
         assert written(trigger)["debounce"] == {"quiet": quiet, "max": most}
@@ -326,7 +322,7 @@ BODIES = some(
 
 
 @given(BODIES)
-def test_every_trigger_is_written_back_as_it_is_read(body: dict[str, Any]) -> None:
+def test_any_trigger_survives_a_round_trip(body: dict[str, Any]) -> None:
     trigger = checked(LEAST | body)
     assert checked(written(trigger)) == trigger
     assert written(checked(written(trigger))) == written(trigger)

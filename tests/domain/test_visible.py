@@ -24,7 +24,7 @@ DRAWN = frozenset(map(chr, (*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x
      "API-шлюз", "5 μs, 10 kΩ", "x̂́", "+1 ≠ 2 → 3", "1⃣",
      "❤️", "☎️ 1", "↔️", "←️", "‼️", "⁉️", "〰️", "1️⃣", "#️⃣", "👩‍💻", "👩🏽‍💻", "👩🏿‍💻", "👩🏻‍💻", "❤️‍🔥", "🏳️‍🌈", "👨‍👩‍👧"],
 )  # fmt: skip
-def test_honest_text_stays_as_it_is(text: str) -> None:
+def test_ordinary_text_is_unchanged(text: str) -> None:
     assert visible(text) == text
     assert visible(f"before {text} after") == f"before {text} after"
 
@@ -49,7 +49,7 @@ def test_honest_text_stays_as_it_is(text: str) -> None:
         ("rm\u00a0-rf", "rm⟦U+00A0⟧-rf"),
     ],
 )
-def test_what_hides_or_misleads_is_written_out_by_its_number(text: str, shown: str) -> None:
+def test_hidden_and_misleading_characters_are_shown_as_code_points(text: str, shown: str) -> None:
     assert visible(text) == shown
 
 
@@ -67,7 +67,7 @@ def test_what_hides_or_misleads_is_written_out_by_its_number(text: str, shown: s
         ("❤\ufe0e", "❤⟦U+FE0E⟧"),
     ],
 )
-def test_a_style_for_emoji_is_let_through_only_where_it_styles_one(text: str, shown: str) -> None:
+def test_an_emoji_variation_selector_is_allowed_only_after_an_emoji(text: str, shown: str) -> None:
     assert visible(text) == shown
 
 
@@ -90,16 +90,16 @@ def test_a_style_for_emoji_is_let_through_only_where_it_styles_one(text: str, sh
         ("👩\u200c👩", "👩⟦U+200C⟧👩"),
     ],
 )
-def test_a_joiner_is_let_through_only_between_two_emoji(text: str, shown: str) -> None:
+def test_a_joiner_is_allowed_only_between_two_emoji(text: str, shown: str) -> None:
     assert visible(text) == shown
 
 
 @pytest.mark.parametrize("tone", ["\U0001f3fb", "\U0001f3fc", "\U0001f3fd", "\U0001f3fe", "\U0001f3ff"])
-def test_an_emoji_of_any_skin_tone_is_joined(tone: str) -> None:
+def test_emoji_of_all_skin_tones_can_be_joined(tone: str) -> None:
     assert visible(f"👩{tone}{JOINER}💻") == f"👩{tone}{JOINER}💻"
 
 
-def test_four_marks_stay_on_a_letter_and_those_on_top_are_written_out() -> None:
+def test_at_most_four_combining_marks_stay_on_a_letter() -> None:
     assert visible("e" + ACUTE * 4 + "x") == "e" + ACUTE * 4 + "x"
     assert visible("e" + ACUTE * 5 + "x") == "e" + ACUTE * 4 + "⟦U+0301⟧x"
     assert visible("e" + ACUTE * 4 + "\u0300\u20dd") == "e" + ACUTE * 4 + "⟦U+0300⟧⟦U+20DD⟧"
@@ -112,24 +112,24 @@ def test_four_marks_stay_on_a_letter_and_those_on_top_are_written_out() -> None:
     ["\u0300", "\u036f", "\u0489", "\u0591", "\u061a", "\u064b", "\u0e31", "\u0e3a", "\u0e4e", "\u1ab0", "\u1dff",
      "\u20d0", "\u20f0", "\ufe20", "\ufe2f"],
 )  # fmt: skip
-def test_a_heap_of_any_kind_of_mark_is_taken_apart(mark: str) -> None:
+def test_stacked_combining_marks_of_any_kind_are_shown_as_code_points(mark: str) -> None:
     assert visible("a" + mark * 30) == "a" + mark * 4 + f"⟦U+{ord(mark):04X}⟧" * 26
 
 
-def test_whatever_is_not_a_text_is_shown_as_the_text_it_has() -> None:
+def test_values_that_are_not_text_are_converted() -> None:
     assert visible(12) == "12"
     assert visible(None) == "None"
     assert visible(["\u202e"]) == r"['\u202e']"
 
 
 @given(st.text(st.characters(categories=["Cc", "Cf", "Cs", "Co", "Zl", "Zp"])))
-def test_of_what_cannot_be_seen_only_tabs_and_lines_stay(text: str) -> None:
+def test_only_tabs_and_newlines_remain_of_invisible_characters(text: str) -> None:
     left = {mark for mark in visible(text) if unicodedata.category(mark) in UNSEEN}
     assert left <= {"\t", "\n"} | DRAWN
 
 
 @given(st.text(st.sampled_from(["a", "❤", "👩", "\U0001f3fd", STYLE, JOINER, KEYCAP, ACUTE, "\r", "\n", "\u202e"])))
-def test_text_that_was_written_out_stays_as_it_is(text: str) -> None:
+def test_marking_twice_changes_nothing(text: str) -> None:
     once = visible(text)
     assert visible(once) == once
     assert "\u202e" not in once
@@ -141,13 +141,13 @@ def codes(ranges: str) -> set[int]:
     return {code for pair in pairs for code in range(int(pair[0], 16), int(pair[-1], 16) + 1)}
 
 
-def test_the_list_is_what_the_generator_makes_of_this_unicode_version() -> None:
+def test_the_list_of_characters_is_generated_from_this_unicode_version() -> None:
     assert unicodedata.unidata_version == hidden_characters.UNICODE_VERSION
     assert MODULE.read_text(encoding="utf-8") == module()
 
 
 @pytest.mark.parametrize("ranges", [hidden_characters.HIDDEN, hidden_characters.FILLERS, hidden_characters.BLANKS])
-def test_pages_and_terminals_mark_every_character_of_the_list(ranges: str) -> None:
+def test_pages_and_terminals_mark_every_listed_character(ranges: str) -> None:
     for code in codes(ranges):
         assert visible(f"a{chr(code)}b") == f"a⟦U+{code:04X}⟧b"
         assert chr(code) not in visible_in_a_terminal(f"a{chr(code)}b")
@@ -164,12 +164,12 @@ def test_pages_and_terminals_mark_every_character_of_the_list(ranges: str) -> No
         ("r\U0001d5c6dir", "r⟦\U0001d5c6 U+1D5C6⟧dir"),
     ],
 )
-def test_a_word_of_two_scripts_names_its_foreign_letters(word: str, shown: str) -> None:
+def test_foreign_letters_in_a_word_of_two_scripts_are_marked(word: str, shown: str) -> None:
     assert visible(word) == shown
     assert visible(visible(word)) == shown
     assert visible_in_a_terminal(word) == shown
 
 
 @pytest.mark.parametrize("text", ["Москва и London", "foo_бар", "Ελλάδα 2", "GitHubのリポジトリ", "µs μs kΩ", "Δt"])
-def test_words_of_one_script_beside_each_other_stay(text: str) -> None:
+def test_adjacent_words_of_different_scripts_are_unchanged(text: str) -> None:
     assert visible(text) == visible_in_a_terminal(text) == text

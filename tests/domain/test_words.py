@@ -41,24 +41,24 @@ WORDS: dict[type[StrEnum], list[str]] = {
 
 
 @pytest.mark.parametrize("kind", WORDS, ids=lambda kind: f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}")
-def test_the_words_are_the_ones_others_know(kind: type[StrEnum]) -> None:
+def test_names_known_to_others_never_change(kind: type[StrEnum]) -> None:
     # Later issues may add names, but the existing ones never change.
     assert set(WORDS[kind]) <= set(kind)
 
 
-def test_the_strategies_are_the_ones_agents_name() -> None:
+def test_the_names_of_strategies_never_change() -> None:
     assert set(strategies.STRATEGIES) >= {"single", "first-response-wins", "collect-all", "quorum"}
     assert {"collect-all", "quorum"} <= strategies.NEEDS_EXPERTS
 
 
-def test_the_events_are_named_as_what_has_happened() -> None:
+def test_events_are_named_in_the_past_tense() -> None:
     assert audit.PURGED == "purged"
     assert set(audit.SPOKEN) == {"commented", "responded"}
     changes = {rule_changes.CREATED, rule_changes.CHANGED, rule_changes.REMOVED}
     assert changes == {"rule-created", "rule-changed", "rule-removed"}
 
 
-def test_an_action_is_told_by_its_own_event() -> None:
+def test_every_action_has_its_own_event() -> None:
     assert EVENT_OF == {
         Action.COMMENT: "commented",
         Action.CLAIM: "claimed",
@@ -75,12 +75,12 @@ def test_an_action_is_told_by_its_own_event() -> None:
     }
 
 
-def test_the_owner_and_the_system_go_by_these_names() -> None:
+def test_the_names_of_the_owner_and_of_system_actors_never_change() -> None:
     assert routing.OWNER == "owner"
     system = (str(access.TIMEOUT), str(access.RETENTION), str(access.UNDO), str(access.PROJECT_REMOVED))
     assert system == ("system:timeout", "system:retention", "system:undo", "system:project-removed")
 
 
-def test_a_token_tells_its_kind_by_how_it_begins() -> None:
+def test_the_kind_of_a_token_is_its_prefix() -> None:
     kinds = {"agent": "asta_", "person": "astp_", "service": "asts_", "link": "astl_", "session": "astw_"}
     assert {kind: secrets.secret(kind, bytes(32))[:5] for kind in kinds} == kinds

@@ -44,17 +44,17 @@ BOMB = b"a: &a [1,2,3,4,5,6,7,8,9]\n" + b"".join(
         ("# only a remark\n", {}),
     ],
 )  # fmt: skip
-def test_only_true_and_false_are_booleans_and_every_key_is_a_word(text: str, value: Any) -> None:
+def test_only_true_and_false_are_booleans_and_every_key_is_text(text: str, value: Any) -> None:
     assert read(text.encode()).value == value
 
 
 @given(VALUES)
-def test_whatever_json_says_is_read_as_json_means_it(value: Any) -> None:
+def test_json_is_read_with_the_same_values(value: Any) -> None:
     found = read(json.dumps({"value": value}).encode()).value["value"]
     assert (found, json.dumps(found)) == (value, json.dumps(value))
 
 
-def test_every_value_knows_its_line_and_its_column() -> None:
+def test_every_value_has_a_line_and_a_column() -> None:
     places = read(b"triggers:\n  - id: a\n    on: >\n      github.push\n  - {id: b}\n").places
     assert places["/triggers"] == Place(1, 1)
     assert places["/triggers/0/on"] == Place(3, 5)
@@ -66,14 +66,14 @@ def test_a_slash_in_a_key_is_escaped_in_its_pointer() -> None:
     assert "/a~1b~0" in read(b"a/b~: 1").places
 
 
-def test_what_is_merged_in_fills_what_is_not_there_and_keeps_its_own_line() -> None:
+def test_merged_keys_fill_gaps_and_keep_their_original_line() -> None:
     document = read(b"x: &x {a: 1, b: {c: 1}}\ny:\n  b: 2\n  <<: *x\n")
     assert document.value["y"] == {"a": 1, "b": 2}
     assert (document.places["/y/a"].line, document.places["/y/b"].line) == (1, 3)
     assert "/y/b/c" not in document.places
 
 
-def test_of_several_that_are_merged_in_the_first_counts() -> None:
+def test_the_first_of_several_merged_mappings_takes_precedence() -> None:
     assert read(b"x: &x {a: 1}\ny: &y {a: 2, b: 2}\nz: {<<: [*x, *y]}\n").value["z"] == {"a": 1, "b": 2}
 
 
@@ -103,7 +103,7 @@ def test_of_several_that_are_merged_in_the_first_counts() -> None:
         (b"a" * (LARGEST + 1), "is larger than 1,024 KiB"),
     ],
 )  # fmt: skip
-def test_what_nobody_should_mean_is_refused_with_its_place(content: bytes, said: str) -> None:
+def test_ambiguous_or_unsupported_yaml_is_rejected_with_its_place(content: bytes, said: str) -> None:
     with pytest.raises(Unreadable) as refused:
         read(content)
     assert str(refused.value).startswith(said)

@@ -27,7 +27,7 @@ def refused(content: bytes) -> Unreadable:
         ("<<", "<<"), ("< <", "< <"), ("'null'", "null"), ('"true"', "true"), ("'1'", "1"), ("'<<'", "<<"),
     ],
 )  # fmt: skip
-def test_a_plain_word_is_read_as_the_core_schema_says(text: str, value: Any) -> None:
+def test_a_plain_scalar_follows_the_core_schema(text: str, value: Any) -> None:
     found = read(f"a: {text}\nb:\n  - {text}".encode()).value
     assert found == {"a": value, "b": [value]}
     assert type(found["a"]) is type(value)
@@ -41,7 +41,7 @@ def test_a_plain_word_is_read_as_the_core_schema_says(text: str, value: Any) -> 
         ("!!bool false", False), ("!!map {b: 1}", {"b": 1}), ("!!seq [1]", [1]),
     ],
 )  # fmt: skip
-def test_a_value_may_say_what_it_is(text: str, value: Any) -> None:
+def test_a_value_may_have_a_type_tag(text: str, value: Any) -> None:
     found = read(f"a: {text}".encode()).value["a"]
     assert (found, type(found)) == (value, type(value))
 
@@ -66,7 +66,7 @@ def test_a_value_may_say_what_it_is(text: str, value: Any) -> None:
         ("1" * 5_000, "1" * 40 + " is not a supported number"),
     ],
 )
-def test_what_a_value_says_it_is_must_be_so(text: str, said: str) -> None:
+def test_a_type_tag_must_fit_the_value(text: str, said: str) -> None:
     error = refused(f"- 1\n- {text}".encode())
     assert (error.text, error.place) == (said, Place(2, 3))
     assert str(error) == f"line 2, column 3: {said}"
@@ -75,17 +75,17 @@ def test_what_a_value_says_it_is_must_be_so(text: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("text", "value"), [("null", {}), ("~", {}), ("[]", []), ("false", False), ("0", 0), ("a", "a")]
 )
-def test_only_nothing_at_all_is_an_empty_mapping(text: str, value: Any) -> None:
+def test_only_an_empty_document_is_an_empty_mapping(text: str, value: Any) -> None:
     document = read(text.encode())
     assert (document.value, document.places) == (value, {"": Place(1, 1)})
     assert read(b"").places == {}
 
 
-def test_a_byte_order_mark_is_no_part_of_the_text() -> None:
+def test_a_byte_order_mark_is_ignored() -> None:
     assert read("\ufeffa: 1".encode()).value == {"a": 1}
 
 
-def test_a_file_of_a_mebibyte_is_looked_at_and_one_byte_more_is_not() -> None:
+def test_a_file_may_have_at_most_one_mebibyte() -> None:
     assert str(refused(b"\xff" * 1_048_576)) == "is not UTF-8 text"
     error = refused(b"\xff" * 1_048_577)
     assert (str(error), error.text, error.place) == ("is larger than 1,024 KiB", "is larger than 1,024 KiB", None)
@@ -98,17 +98,17 @@ def standing_for(values: int) -> bytes:
     return f"[&a [{', '.join('0' * 99)}]{', *a' * (whole - 1)}{last}]".encode()
 
 
-def test_a_file_may_stand_for_a_hundred_thousand_values() -> None:
+def test_a_file_may_expand_to_100000_values() -> None:
     found = read(standing_for(100_000)).value
     assert len(found) + sum(map(len, found)) + 1 == 100_000
 
 
-def test_a_file_may_not_stand_for_one_value_more() -> None:
+def test_a_file_may_not_expand_to_more_than_100000_values() -> None:
     assert refused(standing_for(100_001)).text == "expands to more than 100,000 values"
 
 
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ("{a: ", "}")])
-def test_fifty_levels_below_the_first_are_read_and_one_more_is_not(opening: str, closing: str) -> None:
+def test_at_most_50_levels_of_nesting_are_accepted(opening: str, closing: str) -> None:
     def nested(levels: int) -> bytes:
         return f"{opening * levels}1{closing * levels}".encode()
 
@@ -117,12 +117,12 @@ def test_fifty_levels_below_the_first_are_read_and_one_more_is_not(opening: str,
     assert (error.text, error.place) == ("is nested more than 50 levels deep", Place(1, 51 * len(opening) + 1))
 
 
-def test_what_merges_itself_is_nested_too_deeply() -> None:
+def test_a_mapping_that_merges_itself_is_nested_too_deeply() -> None:
     assert refused(b"x: &x {<<: *x}").text == "is nested more than 50 levels deep"
     assert refused(b"x: &x {<<: [*x]}").text == "is nested more than 50 levels deep"
 
 
-def test_what_is_merged_in_lies_one_level_deeper() -> None:
+def test_a_merged_mapping_counts_as_one_level_deeper() -> None:
     read(f"{'[' * 48}{{<<: {{a: 1}}}}{']' * 48}".encode())
     error = refused(f"{'[' * 49}{{<<: {{a: 1}}}}{']' * 49}".encode())
     assert error.text == "is nested more than 50 levels deep"
@@ -146,14 +146,14 @@ def test_what_is_merged_in_lies_one_level_deeper() -> None:
         (b"[" * 1000, "is nested too deeply", None),
     ],
 )
-def test_a_refusal_says_why_and_where(content: bytes, said: str, place: Place | None) -> None:
+def test_an_error_says_why_and_where(content: bytes, said: str, place: Place | None) -> None:
     error = refused(content)
     assert (error.text, error.place) == (said, place)
     assert str(error) == (f"line {place.line}, column {place.column}: {said}" if place else said)
 
 
 @pytest.mark.parametrize("mark", ["\\0", "\\x00", "\\ud800", "\\udbff", "\\udc00", "\\udfff"])
-def test_what_no_database_stores_is_refused_in_values_and_in_keys(mark: str) -> None:
+def test_characters_that_databases_cannot_store_are_rejected_in_values_and_keys(mark: str) -> None:
     for content, place in (
         (f'a: "b{mark}"', Place(1, 4)),
         (f'- ["{mark}"]', Place(1, 4)),
@@ -164,18 +164,18 @@ def test_what_no_database_stores_is_refused_in_values_and_in_keys(mark: str) -> 
         assert (error.text, error.place) == ("contains a character that cannot be stored", place)
 
 
-def test_what_lies_right_beside_is_stored() -> None:
+def test_adjacent_characters_are_accepted() -> None:
     assert read(b'"\\x01\\ud7ff\\ue000": "\\x01\\ud7ff\\ue000"').value == {"\x01\ud7ff\ue000": "\x01\ud7ff\ue000"}
 
 
 @pytest.mark.parametrize(
     ("name", "pointer"), [("a", "a"), ("a/b", "a~1b"), ("a~b", "a~0b"), ("~1", "~01"), ("/~/", "~1~0~1"), ("", "")]
 )
-def test_a_key_is_escaped_as_json_pointers_ask(name: str, pointer: str) -> None:
+def test_a_key_is_escaped_according_to_json_pointer(name: str, pointer: str) -> None:
     assert read(f'"{name}": 1'.encode()).places == {"": Place(1, 1), f"/{pointer}": Place(1, 1)}
 
 
-def test_a_value_stands_at_its_key_and_an_item_where_it_begins() -> None:
+def test_a_value_has_the_place_of_its_key_and_an_item_that_of_its_start() -> None:
     assert read(b"\na:\n  - 1\n  -   - x\n      - {b: 2}\nc: 3").places == {
         "": Place(2, 1),
         "/a": Place(2, 1),
@@ -200,7 +200,7 @@ def test_keys_before_and_after_a_merge_are_read() -> None:
 
 
 @pytest.mark.parametrize("merged", ["<<: [*x, *y]", "<<: *x\n  <<: *y"])
-def test_of_all_that_is_merged_in_the_first_counts_and_is_pointed_at(merged: str) -> None:
+def test_the_first_merged_mapping_determines_the_value_and_the_line(merged: str) -> None:
     document = read(f"x: &x {{a: {{x: 1}}}}\ny: &y {{a: {{y: 2}}, b: 2}}\nz:\n  {merged}\n".encode())
     assert document.value["z"] == {"a": {"x": 1}, "b": 2}
     assert {key: each.line for key, each in document.places.items() if key.startswith("/z/")} == {
@@ -210,12 +210,12 @@ def test_of_all_that_is_merged_in_the_first_counts_and_is_pointed_at(merged: str
     }
 
 
-def test_a_key_replaces_what_was_merged_in_under_its_own_name_only() -> None:
+def test_a_key_replaces_only_the_merged_value_of_the_same_name() -> None:
     document = read(b"x: &x {b: {c: 1}, bb: {c: 1}}\ny:\n  <<: *x\n  b: {d: 2}\n")
     assert document.value["y"] == {"b": {"d": 2}, "bb": {"c": 1}}
     assert sorted(key for key in document.places if key.startswith("/y/")) == ["/y/b", "/y/b/d", "/y/bb", "/y/bb/c"]
     assert document.places["/y/b/d"] == Place(4, 7)
 
 
-def test_a_quoted_sign_of_a_merge_is_a_key_like_any_other() -> None:
+def test_a_quoted_merge_key_is_an_ordinary_key() -> None:
     assert read(b"'<<': 1").value == {"<<": 1}

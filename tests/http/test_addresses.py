@@ -22,7 +22,7 @@ from assent.http.addresses import known_delivery_id, without_path
         ("", "…"),
     ],
 )
-def test_an_address_is_shown_up_to_its_path(url: str, shown: str) -> None:
+def test_a_url_is_shown_without_its_path(url: str, shown: str) -> None:
     assert without_path(url) == shown
 
 
@@ -34,10 +34,10 @@ def test_nothing_after_the_host_is_ever_shown(rest: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "dlv_", "dlv_" + "0" * 25, "dlv_" + "0" * 27, "DLV_" + "0" * 26, "dlv_" + "/" * 26]
 )
-def test_what_cannot_be_a_deliverys_id_is_not_there(text: str) -> None:
+def test_an_invalid_delivery_id_is_not_found(text: str) -> None:
     with pytest.raises(NotFound):
         known_delivery_id(text)
 
 
-def test_an_id_is_returned_as_it_is() -> None:
+def test_a_valid_id_is_returned_unchanged() -> None:
     assert known_delivery_id("dlv_" + "0" * 26) == "dlv_" + "0" * 26

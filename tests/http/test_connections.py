@@ -151,7 +151,7 @@ async def test_300_half_sent_requests_are_closed_after_the_timeout(place: Place)
         assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
 
 
-async def test_a_trickle_of_headers_does_not_buy_time(place: Place) -> None:
+async def test_sending_headers_slowly_does_not_extend_the_timeout(place: Place) -> None:
     reader, writer = await place.open(HALF)
     await place.connections(1)
     for _ in range(2):
@@ -163,7 +163,7 @@ async def test_a_trickle_of_headers_does_not_buy_time(place: Place) -> None:
         assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
 
 
-async def test_a_connection_that_says_nothing_is_closed_too(place: Place) -> None:
+async def test_a_connection_that_sends_nothing_is_closed(place: Place) -> None:
     reader, _ = await place.open(b"")
     await place.connections(1)
     place.pass_by(0)
@@ -180,7 +180,7 @@ async def test_a_half_sent_body_is_closed_after_its_own_timeout(place: Place) ->
     assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
 
 
-async def test_a_body_that_keeps_arriving_gets_the_time_that_its_size_needs(place: Place) -> None:
+async def test_a_body_that_keeps_arriving_gets_time_in_proportion_to_its_size(place: Place) -> None:
     size = 64 * 1024 * 100
     reader, writer = await place.open(f"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {size}\r\n\r\n".encode())
     sent = 0
@@ -194,7 +194,7 @@ async def test_a_body_that_keeps_arriving_gets_the_time_that_its_size_needs(plac
     assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200 ")
 
 
-async def test_a_trickle_of_body_does_not_buy_time_without_end(place: Place) -> None:
+async def test_sending_a_body_slowly_does_not_extend_the_timeout_indefinitely(place: Place) -> None:
     _, writer = await place.open(HALF_BODY)
     await place.connections(1, ready=lambda each: each.body_parts == 1)
     place.pass_by(0)
@@ -204,7 +204,7 @@ async def test_a_trickle_of_body_does_not_buy_time_without_end(place: Place) -> 
     assert place.pass_by(11) == 1
 
 
-async def test_a_request_that_waits_for_its_answer_is_left_alone(place: Place) -> None:
+async def test_a_request_waiting_for_its_response_is_not_closed(place: Place) -> None:
     reader, _ = await place.open(WHOLE.replace(b"GET /", b"GET /wait"))
     await place.connections(1, ready=lambda each: each.cycle is not None and not each.cycle.more_body)
     place.pass_by(0)
@@ -213,7 +213,7 @@ async def test_a_request_that_waits_for_its_answer_is_left_alone(place: Place) -
     assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200 ")
 
 
-async def test_an_idle_connection_between_two_requests_is_left_to_keep_alive(place: Place) -> None:
+async def test_an_idle_connection_between_requests_is_left_to_keep_alive(place: Place) -> None:
     reader, writer = await place.open(WHOLE)
     await reader.readuntil(b"ok")
     await place.connections(1, ready=lambda each: each.timeout_keep_alive_task is not None)
@@ -225,7 +225,7 @@ async def test_an_idle_connection_between_two_requests_is_left_to_keep_alive(pla
     assert place.pass_by(11) == 1
 
 
-async def test_without_timeouts_nothing_is_watched(place: Place) -> None:
+async def test_without_timeouts_no_connection_is_closed(place: Place) -> None:
     await ConnectionWatch(list, header_timeout=0, body_timeout=0, write_timeout=0).run()
     off = ConnectionWatch(
         lambda: place.server.server_state.connections,
@@ -246,7 +246,7 @@ def _buffered(connection: Any) -> bool:
 
 
 @pytest.mark.parametrize("sent", [LARGE_REQUEST, LARGE_REQUEST * 3, CLOSING_REQUEST, STREAM_REQUEST])
-async def test_a_client_that_does_not_read_its_answer_is_closed(place: Place, sent: bytes) -> None:
+async def test_a_client_that_does_not_read_its_response_is_disconnected(place: Place, sent: bytes) -> None:
     await place.open_unread(sent)
     await place.connections(1, ready=_buffered)
     assert place.pass_by(0) == 0
@@ -255,7 +255,7 @@ async def test_a_client_that_does_not_read_its_answer_is_closed(place: Place, se
     await place.connections(0)
 
 
-async def test_a_client_that_stops_reading_after_its_idle_timeout_is_closed(place: Place) -> None:
+async def test_a_client_that_stops_reading_is_disconnected_after_its_idle_timeout(place: Place) -> None:
     """uvicorn closes an idle connection gracefully: it waits for the buffer to drain, which never happens."""
     await place.open_unread(LARGE_REQUEST)
     await place.connections(1, ready=_buffered)
@@ -267,7 +267,7 @@ async def test_a_client_that_stops_reading_after_its_idle_timeout_is_closed(plac
     await place.connections(0)
 
 
-async def test_a_client_that_reads_slowly_gets_its_whole_answer(place: Place) -> None:
+async def test_a_client_that_reads_slowly_gets_the_whole_response(place: Place) -> None:
     client = await place.open_unread(LARGE_REQUEST)
     await place.connections(1, ready=_buffered)
     loop, read, (connection,) = asyncio.get_running_loop(), 0, place.server.server_state.connections
@@ -281,7 +281,7 @@ async def test_a_client_that_reads_slowly_gets_its_whole_answer(place: Place) ->
         read += len(await loop.sock_recv(client, PART))
 
 
-async def test_a_stream_that_is_read_slowly_is_left_alone(place: Place) -> None:
+async def test_a_stream_that_is_read_slowly_is_not_closed(place: Place) -> None:
     client = await place.open_unread(STREAM_REQUEST)
     loop = asyncio.get_running_loop()
     await place.connections(1, ready=_buffered)
@@ -293,7 +293,7 @@ async def test_a_stream_that_is_read_slowly_is_left_alone(place: Place) -> None:
         await place.connections(1, ready=_buffered)
 
 
-async def test_a_websocket_handshake_does_not_end_the_watch(place: Place) -> None:
+async def test_a_websocket_handshake_does_not_break_the_watch(place: Place) -> None:
     """uvicorn hands such a connection to another protocol, which has no request cycle."""
     await place.open(UPGRADE)
     await place.connections(1, ready=lambda each: not isinstance(each, WatchedProtocol))

@@ -44,7 +44,7 @@ def client(app: ASGIApp) -> httpx2.AsyncClient:
 
 
 @pytest.mark.parametrize("given", ["abc", "a b", "x" * 128, "~!@#$%^&*()", "550e8400-e29b-41d4-a716-446655440000"])
-async def test_a_sane_request_id_is_kept(given: str) -> None:
+async def test_a_valid_request_id_is_kept(given: str) -> None:
     async with client(plain) as http:
         answer = await http.get("/", headers={"X-Request-Id": given})
     assert answer.headers["x-request-id"] == given
@@ -52,7 +52,7 @@ async def test_a_sane_request_id_is_kept(given: str) -> None:
 
 
 @pytest.mark.parametrize("given", [b"", b"x" * 129, "ä".encode("latin-1"), b"a\x07b", b"a\r\nSet-Cookie: x=1", b"\x00"])
-async def test_any_other_request_id_is_replaced_and_never_sent_back(given: bytes) -> None:
+async def test_an_invalid_request_id_is_replaced_and_never_sent_back(given: bytes) -> None:
     sent: list[Message] = []
 
     async def send(message: Message) -> None:
@@ -68,7 +68,7 @@ async def test_any_other_request_id_is_replaced_and_never_sent_back(given: bytes
     assert headers[b"x-request-id"].isalnum()
 
 
-async def test_made_up_request_ids_differ() -> None:
+async def test_generated_request_ids_differ() -> None:
     async with client(plain) as http:
         ids = [(await http.get("/")).headers["x-request-id"] for _ in range(100)]
     assert len(set(ids)) == 100
@@ -77,7 +77,7 @@ async def test_made_up_request_ids_differ() -> None:
 @pytest.mark.parametrize(
     ("path", "limit"), [("/api/breakpoints", MAX_BODY), ("/api/files", MAX_UPLOAD), ("/", MAX_BODY)]
 )
-async def test_a_body_may_be_as_large_as_its_limit_and_no_larger(path: str, limit: int) -> None:
+async def test_a_body_may_be_exactly_as_large_as_its_limit(path: str, limit: int) -> None:
     async with client(plain) as http:
         assert (await http.post(path, content=b"x" * limit)).status_code == 200
         refused = await http.post(path, content=b"x" * (limit + 1))
@@ -87,14 +87,14 @@ async def test_a_body_may_be_as_large_as_its_limit_and_no_larger(path: str, limi
 @pytest.mark.parametrize(
     ("error", "status", "code"), [(NotFound("No."), 404, "not_found"), (Forbidden(), 403, "forbidden")]
 )
-async def test_a_domain_error_that_nobody_caught_is_a_problem(error: Exception, status: int, code: str) -> None:
+async def test_an_uncaught_domain_error_is_a_problem_response(error: Exception, status: int, code: str) -> None:
     async with client(failing(error)) as http:
         answer = await http.get("/api/x")
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-async def test_any_other_error_is_a_500_that_tells_nothing_but_where_to_look() -> None:
+async def test_any_other_error_is_a_500_that_reveals_only_the_request_id() -> None:
     async with client(failing(RuntimeError(CANARY))) as http:
         answer = await http.get("/api/x", headers={"X-Request-Id": "look-here"})
     assert (answer.status_code, answer.json()["code"]) == (500, "internal")
@@ -104,7 +104,7 @@ async def test_any_other_error_is_a_500_that_tells_nothing_but_where_to_look() -
     assert answer.headers["x-request-id"] == "look-here"
 
 
-async def test_an_error_in_the_middle_of_an_answer_does_not_start_another() -> None:
+async def test_an_error_in_the_middle_of_a_response_does_not_start_another() -> None:
     sent: list[Message] = []
 
     async def send(message: Message) -> None:
@@ -117,7 +117,7 @@ async def test_an_error_in_the_middle_of_an_answer_does_not_start_another() -> N
     assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
 
 
-async def test_a_client_that_leaves_while_sending_is_not_our_error() -> None:
+async def test_a_client_that_disconnects_while_sending_is_not_a_server_error() -> None:
     sent: list[Message] = []
 
     async def send(message: Message) -> None:
@@ -143,7 +143,7 @@ async def test_a_client_that_leaves_while_sending_is_not_our_error() -> None:
 
 
 @pytest.mark.parametrize("path", ["/api/x", "/", "/healthz"])
-async def test_every_answer_forbids_sniffing_and_referrers(path: str) -> None:
+async def test_every_response_disables_sniffing_and_referrers(path: str) -> None:
     for app in (plain, failing(NotFound())):
         async with client(app) as http:
             headers = (await http.get(path)).headers
@@ -156,7 +156,7 @@ async def test_pages_cannot_be_framed() -> None:
         assert (await http.get("/inbox")).headers["x-frame-options"] == "DENY"
 
 
-async def test_what_is_not_http_passes_through() -> None:
+async def test_other_protocols_are_passed_through() -> None:
     seen: list[str] = []
 
     async def app(scope: Scope, *_: Any) -> None:

@@ -35,7 +35,7 @@ async def answers(node: Node) -> dict[str, Any]:
     }
 
 
-async def test_every_answer_says_what_a_browser_may_do_with_it(node: Node) -> None:
+async def test_every_response_has_a_content_security_policy(node: Node) -> None:
     for name, answer in (await answers(node)).items():
         policy = answer.headers["content-security-policy"]
         assert "default-src 'none'" in policy, name
@@ -45,7 +45,7 @@ async def test_every_answer_says_what_a_browser_may_do_with_it(node: Node) -> No
         assert "script-src *" not in policy, name
 
 
-async def test_every_text_says_how_it_is_encoded(node: Node) -> None:
+async def test_every_text_response_declares_its_encoding(node: Node) -> None:
     for name, answer in (await answers(node)).items():
         if not answer.content:
             continue
@@ -56,22 +56,20 @@ async def test_every_text_says_how_it_is_encoded(node: Node) -> None:
             assert kind in {"application/json", "application/problem+json"}, name
 
 
-async def test_no_answer_of_the_api_is_kept_by_anybody(node: Node) -> None:
+async def test_responses_of_the_api_are_never_cached(node: Node) -> None:
     admin = await node.token("admin")
     for path in ("/api/breakpoints", "/api/people", "/api/tokens", "/api/rules", "/api/policy", "/api/nothing"):
         assert "no-store" in (await node.call("GET", path, admin)).headers["cache-control"], path
 
 
-async def test_nobody_else_is_invited_to_read_an_answer(node: Node) -> None:
+async def test_no_response_allows_cross_origin_access(node: Node) -> None:
     elsewhere = {"origin": "https://elsewhere.example"}
     for path in (*DOCUMENTED, *PAGES):
         answer = await node.client.get(path, headers=elsewhere)
         assert not [each for each in answer.headers if each.startswith("access-control-")], path
 
 
-async def test_behind_tls_every_answer_asks_to_be_reached_over_tls_only(
-    sqlite_settings: Settings, clock: ManualClock
-) -> None:
+async def test_behind_tls_every_response_has_an_hsts_header(sqlite_settings: Settings, clock: ManualClock) -> None:
     settings = sqlite_settings.model_copy(update={"public_url": "https://assent.example"})
     async with running_node(settings, clock=clock) as node:
         for path in (*DOCUMENTED, *PAGES):
@@ -79,11 +77,11 @@ async def test_behind_tls_every_answer_asks_to_be_reached_over_tls_only(
             assert sent == "max-age=31536000; includeSubDomains", path
 
 
-async def test_without_tls_no_answer_asks_for_it(node: Node) -> None:
+async def test_without_tls_there_is_no_hsts_header(node: Node) -> None:
     assert "strict-transport-security" not in (await node.client.get("/healthz")).headers
 
 
-async def test_whoever_is_refused_is_written_down_with_who_and_where(node: Node) -> None:
+async def test_rejected_requests_are_logged_with_path_and_address(node: Node) -> None:
     agent = await node.token("agent")
     with capture_logs() as logs:
         await node.client.get("/api/breakpoints", headers={"authorization": "Bearer hunter2"})
@@ -97,7 +95,7 @@ async def test_whoever_is_refused_is_written_down_with_who_and_where(node: Node)
     assert "hunter2" not in str(logs)
 
 
-async def test_whoever_signs_in_is_written_down_with_the_way_they_came(node: Node) -> None:
+async def test_sign_ins_are_logged_with_their_method_and_address(node: Node) -> None:
     await person(node, "ann", "reviewer")
     browser = visitor(node, address="192.0.2.7")
     with capture_logs() as logs:
@@ -114,20 +112,20 @@ async def test_whoever_signs_in_is_written_down_with_the_way_they_came(node: Nod
     assert PASSWORD not in str(logs)
 
 
-async def test_a_password_is_taken_to_the_letter(node: Node) -> None:
+async def test_a_password_must_match_exactly(node: Node) -> None:
     await person(node, "ann", "reviewer", password=LONGEST_PASSWORD)
     for typed in (LONGEST_PASSWORD.strip() + " ", LONGEST_PASSWORD.swapcase(), LONGEST_PASSWORD[:-1]):
         assert (await visitor(node).sign_in("ann", typed)).status_code == 401
     assert (await visitor(node).sign_in("ann", LONGEST_PASSWORD)).status_code == 303
 
 
-async def test_a_password_holds_until_it_is_changed(node: Node, clock: ManualClock) -> None:
+async def test_a_password_does_not_expire(node: Node, clock: ManualClock) -> None:
     await person(node, "ann", "reviewer")
     clock.advance(10 * 366 * 24 * 3600)
     assert (await visitor(node).sign_in("ann")).status_code == 303
 
 
-async def test_a_password_is_typed_unseen_and_may_come_from_a_manager(node: Node) -> None:
+async def test_a_password_field_is_masked_and_allows_password_managers(node: Node) -> None:
     browser = await signed_in(node)
     for page in (await visitor(node).page("/sign-in"), await browser.page("/account")):
         boxes = [each for each in page.all("input") if "password" in each.get("autocomplete", "")]
@@ -137,14 +135,14 @@ async def test_a_password_is_typed_unseen_and_may_come_from_a_manager(node: Node
             assert not [name for name in box if name.startswith("on")]
 
 
-async def test_every_page_has_a_way_out(node: Node) -> None:
+async def test_every_page_has_a_sign_out_button(node: Node) -> None:
     browser = await signed_in(node, "ann", "reviewer", "admin", "auditor", "rule-admin")
     for path in ("/", "/account", "/runs", "/rules", "/gates", "/insights", "/deliveries", "/admin/people"):
         assert "/sign-out" in {form.action for form in (await browser.page(path)).forms}, path
 
 
 @pytest.mark.parametrize("name", ["owner", "admin", "root", "assent"])
-async def test_no_account_comes_with_a_password(node: Node, name: str) -> None:
+async def test_no_account_has_a_default_password(node: Node, name: str) -> None:
     for password in ("", name, "password", "nobody has this password"):
         assert (await visitor(node).sign_in(name, password)).status_code == 401
 
@@ -158,7 +156,7 @@ SMUGGLED = {
 }
 
 
-def test_a_request_whose_end_can_be_read_in_two_ways_is_refused(sqlite_settings: Settings) -> None:
+def test_a_request_with_an_ambiguous_length_is_rejected(sqlite_settings: Settings) -> None:
     with server(sqlite_settings) as process:
         where = urlsplit(process.url)
         for name, rest in SMUGGLED.items():
@@ -178,7 +176,7 @@ def test_a_client_that_never_reads_is_disconnected_by_a_real_server(sqlite_setti
                 raw.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: assent.test\r\n\r\n" * 500_000)
 
 
-def test_a_websocket_upgrade_is_answered_as_a_plain_request(sqlite_settings: Settings) -> None:
+def test_a_websocket_upgrade_is_treated_as_a_plain_request(sqlite_settings: Settings) -> None:
     """Connections of other protocols are not watched for slow clients."""
     with server(sqlite_settings) as process:
         where = urlsplit(process.url)

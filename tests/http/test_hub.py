@@ -18,7 +18,7 @@ async def never() -> Any:
     await asyncio.Event().wait()
 
 
-async def test_a_change_wakes_only_those_who_wait_for_it() -> None:
+async def test_a_change_wakes_only_its_own_waiters() -> None:
     hub = Hub()
     mine, also_mine, other = hub.register("bp_1", "t1"), hub.register("bp_1", "t2"), hub.register("bp_2", "t1")
     hub.wake([hint("bp_1")])
@@ -27,14 +27,14 @@ async def test_a_change_wakes_only_those_who_wait_for_it() -> None:
     assert not other.future.done()
 
 
-async def test_a_change_before_the_waiting_began_is_not_lost() -> None:
+async def test_a_change_before_the_wait_starts_is_not_lost() -> None:
     hub = Hub()
     waiter = hub.register("bp_1", "t1")
     hub.wake([hint("bp_1")])
     assert await parked(waiter, 30, never) is Woken.CHANGED
 
 
-async def test_being_woken_twice_is_being_woken_once() -> None:
+async def test_only_the_first_reason_to_wake_counts() -> None:
     hub = Hub()
     waiter = hub.register("bp_1", "t1")
     hub.wake([hint("bp_1"), hint("bp_1")])
@@ -53,7 +53,7 @@ async def test_a_rearmed_waiter_is_woken_again() -> None:
     assert await waiter.future is Woken.CHANGED
 
 
-async def test_the_time_and_the_clients_leaving_end_a_wait_too() -> None:
+async def test_a_timeout_and_a_disconnect_end_a_wait() -> None:
     hub = Hub()
     assert await parked(hub.register("bp_1", "t1"), 0, never) is Woken.TIMEOUT
     assert await parked(hub.register("bp_1", "t1"), -5, None) is Woken.TIMEOUT
@@ -65,7 +65,7 @@ async def test_the_time_and_the_clients_leaving_end_a_wait_too() -> None:
     assert await parked(hub.register("bp_1", "t1"), 30, leaving) is Woken.GONE
 
 
-async def test_a_wait_that_is_over_leaves_no_task_behind() -> None:
+async def test_a_completed_wait_leaves_no_task_behind() -> None:
     hub = Hub()
     before = asyncio.all_tasks()
     waiter = hub.register("bp_1", "t1")
@@ -75,7 +75,7 @@ async def test_a_wait_that_is_over_leaves_no_task_behind() -> None:
     assert asyncio.all_tasks() == before
 
 
-async def test_whoever_is_removed_is_not_counted_and_not_woken() -> None:
+async def test_a_removed_waiter_is_neither_counted_nor_woken() -> None:
     hub = Hub()
     waiter = hub.register("bp_1", "t1")
     assert (hub.waiters, hub.held_by("t1"), hub.waited_for(), hub.tokens()) == (1, 1, ["bp_1"], {"t1"})
@@ -86,7 +86,7 @@ async def test_whoever_is_removed_is_not_counted_and_not_woken() -> None:
     assert (hub.waiters, hub.held_by("t1"), hub.waited_for(), hub.tokens()) == (0, 0, [], set())
 
 
-async def test_cutting_a_token_ends_what_it_holds_and_nothing_else() -> None:
+async def test_cutting_a_token_ends_only_its_own_waits_and_inboxes() -> None:
     hub = Hub()
     mine, other = hub.register("bp_1", "t1"), hub.register("bp_1", "t2")
     my_inbox, other_inbox = hub.open_inbox("default", "t1"), hub.open_inbox("default", "t2")
@@ -99,7 +99,7 @@ async def test_cutting_a_token_ends_what_it_holds_and_nothing_else() -> None:
     hub.cut("unknown")
 
 
-async def test_draining_ends_everything_that_is_open_and_everything_that_comes() -> None:
+async def test_draining_ends_all_current_and_later_waits_and_inboxes() -> None:
     hub = Hub()
     waiter, inbox = hub.register("bp_1", "t1"), hub.open_inbox("default", "t1")
     hub.drain()
@@ -111,7 +111,7 @@ async def test_draining_ends_everything_that_is_open_and_everything_that_comes()
     assert await waiter.future is Woken.DRAINED
 
 
-async def test_a_token_is_charged_for_waits_and_inboxes_alike() -> None:
+async def test_waits_and_inboxes_count_toward_the_limit_of_a_token() -> None:
     hub = Hub()
     hub.register("bp_1", "t1")
     hub.register("bp_2", "t1")
@@ -123,7 +123,7 @@ async def test_a_token_is_charged_for_waits_and_inboxes_alike() -> None:
     assert (hub.held_by("t1"), hub.inboxes) == (2, 1)
 
 
-async def test_an_inbox_keeps_the_latest_of_each_and_only_its_projects() -> None:
+async def test_an_inbox_keeps_the_latest_change_of_each_breakpoint_of_its_project() -> None:
     hub = Hub()
     inbox = hub.open_inbox("default", "t1")
     hub.wake([hint("bp_1", version=2), hint("bp_1", version=3), hint("bp_2"), hint("bp_3", "elsewhere")])
@@ -131,7 +131,7 @@ async def test_an_inbox_keeps_the_latest_of_each_and_only_its_projects() -> None
     assert inbox.ready.is_set()
 
 
-async def test_an_inbox_that_nobody_empties_stops_growing_and_says_so() -> None:
+async def test_an_inbox_that_is_not_read_stops_growing_and_is_marked() -> None:
     hub = Hub()
     inbox = hub.open_inbox("default", "t1")
     hub.wake([hint(f"bp_{n}") for n in range(INBOX_BACKLOG)])
@@ -142,7 +142,7 @@ async def test_an_inbox_that_nobody_empties_stops_growing_and_says_so() -> None:
 
 
 @pytest.mark.parametrize("waiters", [1, 1000])
-async def test_many_waiters_come_and_go_without_a_trace(waiters: int) -> None:
+async def test_many_waiters_leave_nothing_behind(waiters: int) -> None:
     hub = Hub()
     held = [hub.register(f"bp_{n % 7}", f"t{n % 3}") for n in range(waiters)]
     assert hub.waiters == waiters

@@ -14,7 +14,7 @@ def spend(limit: RateLimit, key: str, times: int) -> None:
         limit.take(key)
 
 
-def test_a_full_bucket_holds_a_minutes_worth(clock: ManualClock) -> None:
+def test_a_full_bucket_allows_the_requests_of_a_minute(clock: ManualClock) -> None:
     limit = RateLimit(3, clock.now)
     spend(limit, "a", 3)
     with pytest.raises(RateLimited, match="More than 3 requests per minute"):
@@ -29,7 +29,7 @@ def test_every_key_has_its_own_bucket(clock: ManualClock) -> None:
         limit.take("a")
 
 
-def test_zero_is_no_limit(clock: ManualClock) -> None:
+def test_zero_means_no_limit(clock: ManualClock) -> None:
     spend(RateLimit(0, clock.now), "a", 10_000)
 
 
@@ -44,7 +44,7 @@ def test_a_tokens_own_quota_replaces_the_default(clock: ManualClock) -> None:
 
 
 @pytest.mark.parametrize("per_minute", [1, 7, 42, 59, 60, 61, 600])
-def test_whoever_waits_as_long_as_told_is_let_in(clock: ManualClock, per_minute: int) -> None:
+def test_waiting_for_the_retry_time_is_sufficient(clock: ManualClock, per_minute: int) -> None:
     limit = RateLimit(per_minute, clock.now)
     spend(limit, "a", per_minute)
     with pytest.raises(RateLimited) as refused:
@@ -53,7 +53,7 @@ def test_whoever_waits_as_long_as_told_is_let_in(clock: ManualClock, per_minute:
     limit.take("a")
 
 
-def test_a_refusal_costs_nothing(clock: ManualClock) -> None:
+def test_a_rejected_request_does_not_count(clock: ManualClock) -> None:
     limit = RateLimit(60, clock.now)
     spend(limit, "a", 60)
     for _ in range(100):
@@ -63,7 +63,7 @@ def test_a_refusal_costs_nothing(clock: ManualClock) -> None:
     limit.take("a")
 
 
-def test_a_bucket_never_holds_more_than_a_minutes_worth(clock: ManualClock) -> None:
+def test_a_bucket_never_allows_more_than_the_requests_of_a_minute(clock: ManualClock) -> None:
     limit = RateLimit(2, clock.now)
     limit.take("a")
     clock.advance(3600)

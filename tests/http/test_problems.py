@@ -45,18 +45,18 @@ def test_codes_are_stable_words_and_no_two_errors_share_one() -> None:
     assert all(code.replace("_", "").isalpha() and code.islower() for code in codes)
 
 
-def test_no_status_is_given_to_an_error_that_does_not_exist() -> None:
+def test_every_status_belongs_to_an_existing_error() -> None:
     assert set(STATUS) == set(every_error())
 
 
-def test_an_error_without_a_sentence_says_its_title() -> None:
+def test_an_error_without_a_message_shows_its_title() -> None:
     assert (
         json.loads(bytes(problem(errors.OwnBreakpoint()).body))["detail"] == "You cannot respond to your own breakpoint"
     )
 
 
 @given(st.floats(min_value=0, max_value=3600))
-def test_whoever_comes_back_after_retry_after_is_never_too_early(wait: float) -> None:
+def test_retry_after_is_never_too_early(wait: float) -> None:
     told = int(problem(RateLimited("Slow down.", retry_after=wait)).headers["retry-after"])
     assert told >= max(1, wait)
     assert told <= wait + 1 or told == 1
@@ -67,7 +67,7 @@ def test_401_and_503_say_what_to_do() -> None:
     assert problem(errors.Unavailable()).headers["retry-after"] == "1"
 
 
-def test_a_validation_error_points_at_the_field_and_repeats_nothing() -> None:
+def test_a_validation_error_points_to_the_field_without_repeating_the_value() -> None:
     secret = "hunter2-hunter2"
     with pytest.raises(ValidationError) as refused:
         wire.CreateBreakpoint.model_validate(
@@ -80,7 +80,7 @@ def test_a_validation_error_points_at_the_field_and_repeats_nothing() -> None:
     assert secret not in found.message
 
 
-def test_at_most_twenty_mistakes_are_listed() -> None:
+def test_at_most_twenty_errors_are_listed() -> None:
     with pytest.raises(ValidationError) as refused:
         wire.CreateBreakpoint.model_validate({"agentId": "a", "payload": {}, "tags": [1] * 50})
     assert len(from_validation(refused.value).details["errors"]) == 20  # type: ignore[arg-type]
@@ -96,7 +96,7 @@ def test_at_most_twenty_mistakes_are_listed() -> None:
         (("body",), "/"),
     ],
 )
-def test_a_pointer_tells_body_query_and_header_apart(location: tuple[str | int, ...], pointer: str) -> None:
+def test_a_pointer_distinguishes_body_query_and_header(location: tuple[str | int, ...], pointer: str) -> None:
     error = RequestValidationError([{"loc": location, "msg": "Value error, is wrong", "type": "x"}])
     assert from_validation(error).details["errors"] == [{"pointer": pointer, "detail": "is wrong"}]
 
@@ -111,5 +111,5 @@ def test_a_pointer_tells_body_query_and_header_apart(location: tuple[str | int, 
         (Problem(errors.TooLarge("Too much.")), errors.TooLarge),
     ],
 )
-def test_the_frameworks_errors_become_ours(error: HTTPException, kind: type[AssentError]) -> None:
+def test_errors_of_the_framework_are_converted(error: HTTPException, kind: type[AssentError]) -> None:
     assert type(from_http_exception(error)) is kind

@@ -43,13 +43,13 @@ async def test_a_node_is_ready(node: Node) -> None:
 
 
 @pytest.mark.parametrize("version", ["0001", None])
-async def test_a_node_whose_tables_are_too_old_is_not_ready(node: Node, version: str | None) -> None:
+async def test_a_node_with_outdated_tables_is_not_ready(node: Node, version: str | None) -> None:
     assert migrations.newest() != "0001"
     await node.assent.database.write(at_version(version))
     assert "assent migrate" in await reason(readiness(node))
 
 
-async def test_a_node_stays_ready_while_a_newer_one_is_rolled_out_beside_it(node: Node) -> None:
+async def test_a_node_stays_ready_during_the_rollout_of_a_newer_version(node: Node) -> None:
     await node.assent.database.write(at_version("from_the_future"))
     await readiness(node).check()
 
@@ -66,7 +66,7 @@ async def test_a_node_on_sqlite_needs_no_secret_keys(sqlite_settings: Settings) 
         assert (await node.call("GET", "/readyz")).status_code == 200
 
 
-async def test_a_node_whose_file_is_damaged_is_not_ready(sqlite_settings: Settings) -> None:
+async def test_a_node_with_a_damaged_database_file_is_not_ready(sqlite_settings: Settings) -> None:
     async with running_node(sqlite_settings) as node:
         node.assent.database.damaged = True
         answer = await node.call("GET", "/readyz")
@@ -74,13 +74,13 @@ async def test_a_node_whose_file_is_damaged_is_not_ready(sqlite_settings: Settin
     assert "damaged" in answer.json()["detail"]
 
 
-async def test_a_full_disk_matters_only_where_the_data_is_on_it(node: Node) -> None:
+async def test_a_full_disk_matters_only_if_the_data_is_on_it(node: Node) -> None:
     assert "disk" in await reason(readiness(node, min_free_mb=10**12))
     await readiness(node, min_free_mb=10**12, folder=None).check()
     await readiness(node, min_free_mb=0).check()
 
 
-async def test_a_worker_without_a_sign_of_life_takes_the_node_out(node: Node) -> None:
+async def test_a_node_whose_worker_shows_no_activity_is_not_ready(node: Node) -> None:
     node.assent.readiness.worker_is_well = lambda: False
     answer = await node.call("GET", "/readyz")
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
@@ -90,7 +90,7 @@ async def test_a_worker_without_a_sign_of_life_takes_the_node_out(node: Node) ->
     assert (await node.call("GET", "/readyz")).status_code == 200
 
 
-async def test_a_database_that_takes_no_writes_takes_the_node_out(node: Node) -> None:
+async def test_a_node_whose_database_accepts_no_writes_is_not_ready(node: Node) -> None:
     settings = node.assent.settings
     if settings.database_url is None:
         lock = WriteLock(settings.sqlite_path.with_suffix(".lock"))
@@ -126,14 +126,14 @@ class Counting:
         return await self.database.write(use_case, locks=locks)
 
 
-async def test_however_many_ask_the_database_is_asked_once(node: Node) -> None:
+async def test_simultaneous_checks_write_to_the_database_once(node: Node) -> None:
     counting = Counting(node.assent.database)
     checked = Readiness(counting, node.assent.hub, folder=None, min_free_mb=0)  # type: ignore[arg-type]  # only the used methods
     await asyncio.gather(*(checked.check() for _ in range(50)))
     assert counting.writes == 1
 
 
-async def test_being_ready_changes_nothing(node: Node) -> None:
+async def test_a_readiness_check_changes_nothing(node: Node) -> None:
     def version(tx: Transaction) -> Any:
         return tx.session.all("SELECT id, name FROM assent_projects", {})
 

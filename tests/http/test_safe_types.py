@@ -28,7 +28,7 @@ def entry(content: bytes | None, format_: str = "image", path: str = "a.html") -
 @example(b"%PDF-1.7", "image")
 @example(b"RIFF\x00\x00\x00\x00WAVE", "image")
 @example(b"\x00\x00\x00 ftypavif", "image")
-def test_no_bytes_get_a_type_that_runs(content: bytes, format_: str) -> None:
+def test_no_content_is_served_with_an_executable_type(content: bytes, format_: str) -> None:
     assert safe_type(entry(content, format_)) in HARMLESS
 
 
@@ -47,7 +47,7 @@ def test_no_bytes_get_a_type_that_runs(content: bytes, format_: str) -> None:
         (None, "application/octet-stream"),
     ],
 )
-def test_images_are_known_by_their_first_bytes(content: bytes | None, kind: str) -> None:
+def test_images_are_recognized_by_their_first_bytes(content: bytes | None, kind: str) -> None:
     assert safe_type(entry(content)) == kind
 
 
@@ -55,7 +55,7 @@ def test_images_are_known_by_their_first_bytes(content: bytes | None, kind: str)
 @example('a"; filename=evil.exe', "text")
 @example("dir/\u202etxt.exe", "text")
 @example("a/b\\c;d", "image")
-def test_a_name_stays_inside_its_header(path: str, format_: str) -> None:
+def test_a_file_name_cannot_break_out_of_its_header(path: str, format_: str) -> None:
     headers = file_response(entry(b"x", format_, path)).headers
     shown, _, rest = headers["content-disposition"].partition("; ")
     assert shown in {"inline", "attachment"}

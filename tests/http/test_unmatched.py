@@ -21,7 +21,7 @@ PATHS = (
 )  # fmt: skip
 
 
-async def test_the_index_finds_what_a_scan_of_all_routes_finds(node: Node) -> None:
+async def test_the_index_agrees_with_a_scan_of_all_routes(node: Node) -> None:
     routes: list[Any] = _routes(application(node.assent))
     index = RouteIndex(routes)
     assert index.is_whole
@@ -64,7 +64,7 @@ def answered(request: Request, error: Any, headers: Any) -> Response:
         ("GET", "/any", 200, None),
     ],
 )
-def test_only_what_no_route_takes_is_answered(method: str, path: str, status: int, allow: str | None) -> None:
+def test_only_requests_without_a_route_are_answered(method: str, path: str, status: int, allow: str | None) -> None:
     routes = [
         Route("/a/b", plain, methods=["GET"]),
         Route("/a/{name}", plain, methods=["POST"]),
@@ -76,7 +76,7 @@ def test_only_what_no_route_takes_is_answered(method: str, path: str, status: in
     assert (answer.status_code, answer.headers.get("allow")) == (status, allow)
 
 
-def test_with_routes_of_another_kind_nothing_is_answered_for_the_application() -> None:
+def test_requests_pass_through_if_there_are_other_kinds_of_routes() -> None:
     routes = [Mount("/m", routes=[Route("/x", plain)])]
     client = TestClient(Unmatched(Starlette(routes=routes), routes, answered))
     assert (client.get("/m/x").status_code, client.get("/nothing").status_code) == (200, 404)

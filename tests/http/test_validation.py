@@ -32,7 +32,7 @@ VALIDATOR = re.compile("should|Input|String|Field|Extra|pattern|valid ")
         ({"surprise": 1}, "is not a known field"),
     ],
 )
-def test_an_error_is_a_plain_sentence(sent: dict[str, Any], said: str) -> None:
+def test_a_validation_error_is_a_plain_sentence(sent: dict[str, Any], said: str) -> None:
     base = {"agentId": "bot", "payload": {"question": "?"}} if sent else {}
     with pytest.raises(ValidationError) as refused:
         CreateBreakpoint.model_validate(base | sent)
@@ -41,7 +41,7 @@ def test_an_error_is_a_plain_sentence(sent: dict[str, Any], said: str) -> None:
     assert not VALIDATOR.search(" ".join(each["detail"] for each in found))
 
 
-def test_every_pattern_of_a_shape_has_its_sentence() -> None:
+def test_every_pattern_of_a_wire_model_has_a_message() -> None:
     used = {
         found
         for path in Path(wire.__file__).parent.glob("*.py")

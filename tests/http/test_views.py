@@ -151,7 +151,9 @@ comments = st.lists(
 
 @settings(max_examples=200)
 @given(stored(), comments)
-def test_a_whole_breakpoint_is_a_breakpoint_view(drawn: tuple[Breakpoint, list[Response]], said: list[Any]) -> None:
+def test_a_rendered_breakpoint_is_a_valid_breakpoint_view(
+    drawn: tuple[Breakpoint, list[Response]], said: list[Any]
+) -> None:
     found, given_ = drawn
     body = views.whole(Whole(*_columns(found, WHOLE_COLUMNS)), said, given_)
     view = wire.BreakpointView.model_validate_json(body)
@@ -165,7 +167,9 @@ def test_a_whole_breakpoint_is_a_breakpoint_view(drawn: tuple[Breakpoint, list[R
 
 
 @given(stored(), st.none() | words)
-def test_a_page_is_a_page_of_summaries(drawn: tuple[Breakpoint, list[Response]], cursor: str | None) -> None:
+def test_a_rendered_page_is_a_valid_breakpoint_page(
+    drawn: tuple[Breakpoint, list[Response]], cursor: str | None
+) -> None:
     row = Summary(*_columns(drawn[0], SUMMARY_COLUMNS))
     counts = {"waiting": 3} if cursor else None
     rendered = views.Rendered(entries=10, largest=100_000)
@@ -179,7 +183,9 @@ def test_a_page_is_a_page_of_summaries(drawn: tuple[Breakpoint, list[Response]],
 
 
 @given(stored(), comments)
-def test_a_status_is_a_breakpoint_status(drawn: tuple[Breakpoint, list[Response]], said: list[Any]) -> None:
+def test_a_rendered_status_is_a_valid_breakpoint_status(
+    drawn: tuple[Breakpoint, list[Response]], said: list[Any]
+) -> None:
     body = views.status(StatusRow(*_columns(drawn[0], STATUS_COLUMNS)), said)
     view = wire.BreakpointStatus.model_validate_json(body)
     assert (view.status, view.decision) == (drawn[0].status.value, drawn[0].decision)
@@ -187,14 +193,14 @@ def test_a_status_is_a_breakpoint_status(drawn: tuple[Breakpoint, list[Response]
 
 
 @given(moments)
-def test_moments_lose_nothing_on_their_way(at: int) -> None:
+def test_moments_are_rendered_without_loss(at: int) -> None:
     shown = views.moment(at)
     assert (shown.timestamp() * 1_000_000 - at) ** 2 < 1
     assert shown.strftime("%Y-%m-%dT%H:%M:%S.%fZ") == iso(at)
 
 
 @given(words, documents)
-def test_an_event_is_one_block_of_the_stream_whatever_it_says(actor: str, said: Any) -> None:
+def test_an_event_is_always_a_single_block_of_the_stream(actor: str, said: Any) -> None:
     new = Breakpoint(
         **{name: None for name in Breakpoint.__dataclass_fields__}  # type: ignore[arg-type]  # noqa: C420
         | {"id": "bp_1", "version": 0, "head": "0" * 64}
@@ -208,7 +214,7 @@ def test_an_event_is_one_block_of_the_stream_whatever_it_says(actor: str, said: 
     assert wire.EventView.model_validate_json(lines[2].removeprefix("data: ")).metadata == {"comment": said}
 
 
-def test_a_rendered_body_is_good_for_its_version_only() -> None:
+def test_a_rendered_body_is_reused_only_for_its_version() -> None:
     rendered = views.Rendered(entries=2, largest=5)
     rendered.keep("a", 1, b"one")
     assert (rendered.find("a", 1), rendered.find("a", 2), rendered.find("b", 1)) == (b"one", None, None)
@@ -221,6 +227,6 @@ def test_a_rendered_body_is_good_for_its_version_only() -> None:
     assert (rendered.find("a", 2), rendered.find("c", 1), rendered.find("d", 1)) == (None, b"c", b"d")
 
 
-def test_a_hint_says_what_changed() -> None:
+def test_a_hint_contains_the_changed_breakpoint() -> None:
     block = views.hint(Hint("default", "bp_1", Status.EXPIRED, 3))
     assert block == b'event: changed\ndata: {"breakpointId":"bp_1","status":"expired","version":3}\n\n'

@@ -23,13 +23,15 @@ def keyring(*keys: str) -> Keyring:
 
 
 @given(st.text(), places)
-def test_what_is_sealed_opens_in_its_place(plain: str, place: tuple[str, str, int]) -> None:
+def test_a_sealed_secret_can_be_opened_in_its_place(plain: str, place: tuple[str, str, int]) -> None:
     made = keyring(ONE).seal(plain, *place)
     assert keyring(ONE).open(made, *place) == plain
 
 
 @given(places, places)
-def test_what_is_sealed_opens_in_no_other_place(one: tuple[str, str, int], other: tuple[str, str, int]) -> None:
+def test_a_sealed_secret_cannot_be_opened_in_another_place(
+    one: tuple[str, str, int], other: tuple[str, str, int]
+) -> None:
     ring = keyring(ONE)
     made = ring.seal("whsec_x", *one)
     if one != other:
@@ -37,7 +39,7 @@ def test_what_is_sealed_opens_in_no_other_place(one: tuple[str, str, int], other
             ring.open(made, *other)
 
 
-def test_any_changed_byte_is_noticed() -> None:
+def test_any_changed_byte_is_detected() -> None:
     ring = keyring(ONE)
     made = ring.seal("whsec_x", *PLACE)
     for n in range(len(made.ciphertext)):
@@ -48,7 +50,7 @@ def test_any_changed_byte_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("length", [0, 1, 5, 13, 20])
-def test_a_ciphertext_cut_short_is_noticed(length: int) -> None:
+def test_a_truncated_ciphertext_is_detected(length: int) -> None:
     ring = keyring(ONE)
     made = ring.seal("whsec_x", *PLACE)
     with pytest.raises(Unavailable):
@@ -66,19 +68,19 @@ def test_the_first_key_encrypts_and_every_key_decrypts() -> None:
         keyring(ONE).open(after, *PLACE)
 
 
-def test_the_same_secret_never_looks_the_same_twice() -> None:
+def test_the_same_secret_is_sealed_differently_each_time() -> None:
     ring = keyring(ONE)
     assert len({ring.seal("same", *PLACE).ciphertext for _ in range(50)}) == 50
 
 
-def test_a_name_of_a_key_tells_nothing_of_it() -> None:
+def test_the_id_of_a_key_reveals_nothing_about_it() -> None:
     (name,) = keyring(ONE).load()
     assert name.startswith("key_")
     assert len(name) == 16
     assert name != keyring(OTHER).load()[0]
 
 
-def test_a_key_added_beside_a_running_node_is_used_at_once(tmp_path: Path) -> None:
+def test_a_key_added_by_another_process_is_used_immediately(tmp_path: Path) -> None:
     file = KeyFile(tmp_path / "assent.keys", secrets.token_bytes)
     running = Keyring(file.read, secrets.token_bytes, make=file.make)
     before = running.seal("old", *PLACE)
@@ -90,7 +92,7 @@ def test_a_key_added_beside_a_running_node_is_used_at_once(tmp_path: Path) -> No
     assert running.seal("newer", *PLACE).key_id == elsewhere.key_id != before.key_id
 
 
-def test_without_a_key_nothing_is_sealed_or_opened() -> None:
+def test_without_a_key_nothing_can_be_sealed_or_opened() -> None:
     made = keyring(ONE).seal("x", *PLACE)
     for attempt in (lambda: keyring().seal("x", *PLACE), lambda: keyring().open(made, *PLACE)):
         with pytest.raises(Unavailable, match="ASSENT_SECRET_KEYS"):
@@ -100,19 +102,19 @@ def test_without_a_key_nothing_is_sealed_or_opened() -> None:
 @pytest.mark.parametrize(
     "bad", ["short", "!" * 44, ONE[:-4], ONE + "AAAA", "ünïcode"], ids=["short", "signs", "cut", "long", "letters"]
 )
-def test_what_is_not_a_key_is_refused_and_not_repeated(bad: str) -> None:
+def test_an_invalid_key_is_rejected_and_not_repeated(bad: str) -> None:
     with pytest.raises(UnusableKeys) as refused:
         keyring(bad).load()
     assert bad not in str(refused.value)
     assert "env:KEYS" in str(refused.value)
 
 
-def test_a_key_may_be_spelt_for_addresses() -> None:
+def test_a_key_may_be_in_url_safe_base64() -> None:
     standard, spelt_for_addresses = "+/" * 21 + "A=", "-_" * 21 + "A="
     assert keyring(standard).load() == keyring(spelt_for_addresses).load()
 
 
-def test_the_key_file_is_made_on_first_need_for_its_owner_only(tmp_path: Path) -> None:
+def test_the_key_file_is_created_when_first_needed_for_its_owner_only(tmp_path: Path) -> None:
     file = KeyFile(tmp_path / "assent.keys", secrets.token_bytes)
     ring = Keyring(file.read, secrets.token_bytes, make=file.make)
     with pytest.raises(Unavailable):
@@ -125,7 +127,7 @@ def test_the_key_file_is_made_on_first_need_for_its_owner_only(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == [file.path]
 
 
-def test_many_first_needs_at_once_make_one_key(tmp_path: Path) -> None:
+def test_simultaneous_first_uses_create_one_key(tmp_path: Path) -> None:
     def first(_: int) -> Sealed:
         file = KeyFile(tmp_path / "assent.keys", secrets.token_bytes)
         return Keyring(file.read, secrets.token_bytes, make=file.make).seal("x", *PLACE)
@@ -134,7 +136,7 @@ def test_many_first_needs_at_once_make_one_key(tmp_path: Path) -> None:
         assert len({made.key_id for made in threads.map(first, range(32))}) == 1
 
 
-def test_no_key_is_lost_when_many_are_added_at_once(tmp_path: Path) -> None:
+def test_no_key_is_lost_if_many_are_added_simultaneously(tmp_path: Path) -> None:
     def add(_: int) -> None:
         KeyFile(tmp_path / "assent.keys", secrets.token_bytes).add_newest()
 
@@ -144,7 +146,7 @@ def test_no_key_is_lost_when_many_are_added_at_once(tmp_path: Path) -> None:
     assert len(Keyring(file.read, secrets.token_bytes).load()) == 16
 
 
-def test_older_keys_join_behind_the_newest_once(tmp_path: Path) -> None:
+def test_older_keys_are_appended_once_after_the_newest(tmp_path: Path) -> None:
     file = KeyFile(tmp_path / "assent.keys", secrets.token_bytes)
     file.make()
     (newest,) = Keyring(file.read, secrets.token_bytes).load()

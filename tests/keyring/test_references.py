@@ -13,7 +13,7 @@ from tests.support.keys import key_reference, new_key
 URL = "postgresql://ann:hunter2@127.0.0.1:1/x"
 
 
-def test_a_reference_leads_to_a_variable_or_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reference_resolves_to_a_variable_or_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_SECRET", "hunter2")
     (tmp_path / "secret").write_text("hunter3\n")
 
@@ -23,7 +23,7 @@ def test_a_reference_leads_to_a_variable_or_a_file(tmp_path: Path, monkeypatch: 
     assert [is_reference(each) for each in ("env:X", "file:x", "environment")] == [True, True, False]
 
 
-def test_a_secret_prints_as_where_it_came_from(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_repr_of_a_secret_shows_only_its_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_SECRET", "hunter2")
 
     assert repr(resolve("env:MY_SECRET")) == "Secret('env:MY_SECRET')"
@@ -45,7 +45,7 @@ def test_a_secret_prints_as_where_it_came_from(monkeypatch: pytest.MonkeyPatch) 
         ("file:\0", "not a valid path"),
     ],
 )
-def test_a_reference_that_leads_nowhere_is_named(
+def test_the_error_for_an_unresolvable_reference_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reference: str, said: str
 ) -> None:
     monkeypatch.setenv("EMPTY", "")
@@ -61,7 +61,7 @@ def test_a_reference_that_leads_nowhere_is_named(
 
 @pytest.mark.parametrize("setting", ["ASSENT_DATABASE_URL", "ASSENT_SECRET_KEYS"])
 @pytest.mark.parametrize("command", ["check", "serve", "migrate"])
-def test_a_command_names_the_setting_and_the_reference_that_cannot_be_resolved(command: str, setting: str) -> None:
+def test_a_command_names_the_setting_with_an_unresolvable_reference(command: str, setting: str) -> None:
     done = here(command, **{setting: "env:NOT_SET"})
 
     assert done.exit_code == 1
@@ -70,7 +70,7 @@ def test_a_command_names_the_setting_and_the_reference_that_cannot_be_resolved(c
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_settings_hide_the_address_they_were_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_hide_the_database_url(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_URL", URL)
     for settings in (Settings(database_url="env:MY_URL"), Settings(database_url=URL)):
         assert settings.database_url == URL
@@ -84,21 +84,21 @@ def test_settings_hide_the_address_they_were_given(monkeypatch: pytest.MonkeyPat
     "url",
     ["mysql://ann:hunter2@db/x", "postgresql://ann:hunter2%zz@db/x", "postgresql://ann:hunter2/x@db/x", "hunter2"],
 )
-def test_an_address_that_cannot_be_read_is_not_repeated(url: str) -> None:
+def test_an_invalid_url_is_not_repeated(url: str) -> None:
     with pytest.raises(ValidationError) as refused:
         Settings(database_url=url)
     assert "hunter2" not in str(refused.value)
     assert "hunter2" not in here("check", ASSENT_DATABASE_URL=url).output
 
 
-def test_check_shows_a_reference_instead_of_what_it_leads_to() -> None:
+def test_check_shows_a_reference_instead_of_its_value() -> None:
     done = here("check", "--json", ASSENT_DATABASE_URL="env:MY_URL", MY_URL=URL)
 
     assert "env:MY_URL" in done.stdout
     assert "hunter2" not in done.output
 
 
-def test_keys_are_given_by_reference_only(tmp_path: Path) -> None:
+def test_keys_can_only_be_given_by_reference(tmp_path: Path) -> None:
     key = new_key()
     refused = here("check", "--data", str(tmp_path), ASSENT_SECRET_KEYS=key)
 
@@ -107,7 +107,7 @@ def test_keys_are_given_by_reference_only(tmp_path: Path) -> None:
     assert key not in refused.output
 
 
-def test_keys_come_as_a_list_or_on_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_can_be_given_as_a_list_or_on_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reference = key_reference(tmp_path)
     monkeypatch.setenv("MY_KEY", new_key())
     monkeypatch.setenv("ASSENT_SECRET_KEYS", f"env:MY_KEY, {reference}")
@@ -120,7 +120,7 @@ def test_keys_come_as_a_list_or_on_one_line(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(("mode", "exposed"), [(0o600, False), (0o400, False), (0o640, True), (0o604, True)])
-def test_check_warns_of_a_file_that_others_can_use(tmp_path: Path, mode: int, exposed: bool) -> None:  # noqa: FBT001
+def test_check_warns_of_a_file_that_others_can_access(tmp_path: Path, mode: int, exposed: bool) -> None:  # noqa: FBT001
     reference = key_reference(tmp_path)
     path = Path(reference.removeprefix("file:"))
     path.chmod(mode)
@@ -132,7 +132,7 @@ def test_check_warns_of_a_file_that_others_can_use(tmp_path: Path, mode: int, ex
     assert checked["ok"]
 
 
-def test_check_tells_how_secrets_are_kept(tmp_path: Path) -> None:
+def test_check_shows_how_secrets_are_encrypted(tmp_path: Path) -> None:
     data = ("--data", str(tmp_path / "data"))
     embedded = here_json("check", *data)
     given = here_json("check", *data, ASSENT_SECRET_KEYS=key_reference(tmp_path))

@@ -50,7 +50,7 @@ def faults(source: str) -> list[str]:
         ("def f(a=1):\n    ...", {"def f(a=2):\n    ...", "def f(a=0):\n    ..."}),
     ],
 )
-def test_each_kind_of_fault_is_made(source: str, expected: set[str]) -> None:
+def test_each_kind_of_fault_is_generated(source: str, expected: set[str]) -> None:
     assert set(faults(source)) == {ast.unparse(ast.parse(each)) for each in expected}
 
 
@@ -68,18 +68,18 @@ def test_each_kind_of_fault_is_made(source: str, expected: set[str]) -> None:
         "x = isinstance(a, int | float)",
     ],
 )
-def test_what_does_nothing_when_the_code_runs_is_left_alone(source: str) -> None:
+def test_code_without_an_effect_at_runtime_gets_no_faults(source: str) -> None:
     assert faults(source) == []
 
 
-def test_sentences_are_told_from_words() -> None:
+def test_messages_are_distinguished_from_values() -> None:
     tree = ast.parse("x = 'auto-approve'\ny = 'must be a number'\nz = f'{a} is not one of {b}'\nw = f'{a}-{b}'")
     assert [(each.line, each.message) for each in mutants(tree)] == [
         (1, False), (2, True), (3, True), (4, False),
     ]  # fmt: skip
 
 
-def test_a_fault_knows_the_outermost_function_it_is_in() -> None:
+def test_a_fault_has_the_name_of_its_outermost_function() -> None:
     source = "A = 1\nclass B:\n    C = 1\n    def d(self, e=1):\n        def f(): return 1\n        return g\n"
     tree = ast.parse(source)
     assert {(each.line, each.function) for each in mutants(tree)} == {
@@ -89,7 +89,7 @@ def test_a_fault_knows_the_outermost_function_it_is_in() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(DOMAIN.glob("*.py")), ids=lambda path: path.stem)
-def test_every_fault_of_the_domain_can_be_compiled_and_leaves_the_module_as_it_was(path: Path) -> None:
+def test_every_fault_compiles_and_leaves_the_module_unchanged(path: Path) -> None:
     module = Module.of(path)
     before = ast.dump(module.tree)
     for each in mutants(module.tree)[::20]:
@@ -97,7 +97,7 @@ def test_every_fault_of_the_domain_can_be_compiled_and_leaves_the_module_as_it_w
     assert ast.dump(module.tree) == before
 
 
-def test_a_sample_has_an_interval_and_the_whole_has_none() -> None:
+def test_only_a_sample_has_a_confidence_interval() -> None:
     score = Score("a.py", of=10)
     score.killed.update(noticed=4)
     score.survivors.append("a")
@@ -108,7 +108,7 @@ def test_a_sample_has_an_interval_and_the_whole_has_none() -> None:
     assert "| a.py | 5 | 5 | 4 | 0 | 1 | 80.0% |" in table([score])
 
 
-def test_a_run_counts_what_is_noticed_and_names_what_is_not(tmp_path: Path) -> None:
+def test_a_run_counts_detected_faults_and_names_the_others(tmp_path: Path) -> None:
     """A single weak test, which uses literal globs and never a star."""
     weak = tmp_path / "test_globs_weakly.py"
     weak.write_text(

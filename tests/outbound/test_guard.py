@@ -135,7 +135,7 @@ EVERYTHING = [ip_network("0.0.0.0/0"), ip_network("::/0")]
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_an_address_that_is_not_public_is_refused(text: str) -> None:
+def test_an_address_that_is_not_public_is_rejected(text: str) -> None:
     assert refused(ip_address(text))
 
 
@@ -159,12 +159,12 @@ def test_an_address_that_is_not_public_is_refused(text: str) -> None:
         ("4000::1", "not a public address"),
     ],
 )
-def test_a_refusal_names_the_kind_of_address(text: str, kind: str) -> None:
+def test_an_error_names_the_kind_of_address(text: str, kind: str) -> None:
     assert refused(ip_address(text)) == kind
 
 
 @pytest.mark.parametrize("text", PUBLIC)
-def test_a_public_address_is_not_refused(text: str) -> None:
+def test_a_public_address_is_accepted(text: str) -> None:
     assert refused(ip_address(text)) is None
 
 
@@ -180,7 +180,7 @@ def test_allowing_one_address_allows_no_other() -> None:
 
 
 @given(addresses_v4 | addresses_v6)
-def test_what_python_knows_to_be_special_is_refused(address: IPv4Address | IPv6Address) -> None:
+def test_addresses_that_python_considers_special_are_rejected(address: IPv4Address | IPv6Address) -> None:
     special = (
         not address.is_global
         or address.is_multicast
@@ -197,7 +197,7 @@ def test_what_python_knows_to_be_special_is_refused(address: IPv4Address | IPv6A
     not_public_v4,
     st.sampled_from(["::ffff:0:0/96", "64:ff9b::/96", "64:ff9b:1::/96", "::ffff:0:0:0/96"]).map(IPv6Network),
 )
-def test_an_address_is_judged_inside_another_too(inner: IPv4Address, around: IPv6Network) -> None:
+def test_an_ipv4_address_inside_an_ipv6_address_is_checked_too(inner: IPv4Address, around: IPv6Network) -> None:
     outer = around[int(inner)]
     assert refused(outer)
     assert refused(outer, [around]), "allowing a translation prefix does not allow embedded addresses"
@@ -213,7 +213,7 @@ def test_6to4_and_teredo_do_not_hide_an_address(inner: IPv4Address) -> None:
 
 
 @pytest.mark.parametrize(("url", "why"), BAD_URLS.items(), ids=map(ascii, BAD_URLS))
-async def test_a_bad_url_is_refused_with_its_reason(url: str, why: str) -> None:
+async def test_an_invalid_url_is_rejected_with_the_reason(url: str, why: str) -> None:
     resolver = Directory({})
 
     with pytest.raises(BadUrl) as refusal:
@@ -227,7 +227,7 @@ async def test_a_bad_url_is_refused_with_its_reason(url: str, why: str) -> None:
 
 
 @pytest.mark.parametrize("url", GOOD_URLS)
-def test_a_good_url_is_accepted(url: str) -> None:
+def test_a_valid_url_is_accepted(url: str) -> None:
     check_url(url)
 
 
@@ -242,7 +242,7 @@ def test_a_url_into_an_allowed_network_is_accepted(url: str) -> None:
 
 
 @given(st.text() | st.builds("http{}://{}".format, st.sampled_from(["", "s"]), st.text(max_size=30)))
-def test_any_text_is_accepted_or_refused(text: str) -> None:
+def test_any_text_is_either_accepted_or_rejected(text: str) -> None:
     with contextlib.suppress(BadUrl):
         check_url(text)
 
@@ -251,7 +251,7 @@ urlish = st.text(alphabet="abz019.:/@?#%[]\\-_x", max_size=25)
 
 
 @given(st.builds("http://{}".format, urlish))
-def test_other_parsers_see_the_same_host(url: str) -> None:
+def test_other_parsers_find_the_same_host(url: str) -> None:
     try:
         check_url(url)
     except BadUrl:
@@ -266,7 +266,7 @@ numbers = st.builds(
 
 
 @given(st.lists(numbers | st.sampled_from(["127", "0", "1", "10"]), min_size=1, max_size=4).map(".".join))
-def test_no_spelling_of_an_address_gets_past(host: str) -> None:
+def test_no_spelling_of_an_address_bypasses_the_check(host: str) -> None:
     try:
         check_url(f"http://{host}/")
     except BadUrl:
@@ -277,7 +277,7 @@ def test_no_spelling_of_an_address_gets_past(host: str) -> None:
 
 
 @pytest.mark.parametrize("text", REFUSED)
-async def test_a_name_that_leads_to_a_refused_address_is_refused(text: str) -> None:
+async def test_a_name_that_resolves_to_a_forbidden_address_is_rejected(text: str) -> None:
     outbound = Outbound(resolver=Directory({"hooks.test": [text]}))
 
     with pytest.raises(Permanent, match="ASSENT_OUTBOUND_ALLOW") as failed:
@@ -288,7 +288,7 @@ async def test_a_name_that_leads_to_a_refused_address_is_refused(text: str) -> N
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-async def test_one_bad_address_among_good_ones_is_enough(place: int) -> None:
+async def test_a_name_with_a_single_forbidden_address_is_rejected(place: int) -> None:
     addresses = ["8.8.8.8", "2606:4700::1111"]
     addresses.insert(place, "10.0.0.1")
 
@@ -296,14 +296,14 @@ async def test_one_bad_address_among_good_ones_is_enough(place: int) -> None:
         await Outbound(resolver=Directory({"hooks.test": addresses})).post("http://hooks.test/", body=b"", headers={})
 
 
-async def test_a_name_with_public_addresses_is_vetted() -> None:
+async def test_all_public_addresses_of_a_name_are_returned() -> None:
     guard = _Guard(Directory({"hooks.test": PUBLIC}), ())
 
     assert await guard.vetted("hooks.test", 443, 5) == [ip_address(each) for each in PUBLIC]
 
 
 @pytest.mark.parametrize("names", [{}, {"hooks.test": []}])
-async def test_a_name_nobody_knows_is_worth_another_try(names: dict[str, list[str]]) -> None:
+async def test_a_name_that_does_not_resolve_is_retried(names: dict[str, list[str]]) -> None:
     with pytest.raises(Transient, match=r"The hostname hooks\.test") as failed:
         await Outbound(resolver=Directory(names)).post("https://hooks.test/", body=b"", headers={})
     assert failed.value.unsent

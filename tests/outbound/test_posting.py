@@ -48,7 +48,7 @@ async def posted(answer: Answer, *, limits: Limits | None = None) -> Reply:
         await outbound.close()
 
 
-async def test_the_request_arrives_as_it_was_given() -> None:
+async def test_the_request_arrives_as_given() -> None:
     outbound = Outbound(allow=LOOPBACK, resolver=Directory({"hooks.test": ["127.0.0.1"]}))
     async with receiving(says(202, b"thanks", x_trace="7")) as receiver:
         reply = await outbound.post(receiver.url("Hooks.Test"), body=b'{"a":1}', headers={"X-One": "1"})
@@ -69,13 +69,13 @@ async def test_the_request_arrives_as_it_was_given() -> None:
 
 
 @pytest.mark.parametrize("name", ["Host", "content-length", "Transfer-Encoding", "Connection", "X-Ümlaut"])
-async def test_a_header_that_is_not_the_callers_is_refused(name: str) -> None:
+async def test_a_reserved_header_is_rejected(name: str) -> None:
     with pytest.raises(Permanent, match="is reserved"):
         await Outbound(allow=LOOPBACK).post("http://127.0.0.1/", body=b"", headers={name: "1"})
 
 
 @pytest.mark.parametrize(("name", "value"), [("X", "a\r\nHost: b"), ("X\n", "a"), ("X", "a\0"), ("X Y", "a")])
-async def test_a_header_cannot_smuggle_another(name: str, value: str) -> None:
+async def test_a_header_cannot_inject_another(name: str, value: str) -> None:
     outbound = Outbound(allow=LOOPBACK)
     async with receiving(says()) as receiver:
         with pytest.raises(Permanent, match="could not be encoded"):
@@ -85,25 +85,25 @@ async def test_a_header_cannot_smuggle_another(name: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
-async def test_only_two_hundreds_are_success(status: int) -> None:
+async def test_only_2xx_responses_are_a_success(status: int) -> None:
     assert (await posted(says(status, b""))).status == status
 
 
 @pytest.mark.parametrize("status", [400, 405, 413, 415, 422])
-async def test_a_refused_message_is_not_sent_again(status: int) -> None:
+async def test_a_message_rejected_by_the_receiver_is_not_retried(status: int) -> None:
     with pytest.raises(Permanent, match=f"responded with {status}") as failed:
         await posted(says(status))
     assert (failed.value.status, failed.value.gone) == (status, False)
 
 
-async def test_a_receiver_that_is_gone_says_so() -> None:
+async def test_a_410_marks_the_receiver_as_gone() -> None:
     with pytest.raises(Permanent) as failed:
         await posted(says(410))
     assert failed.value.gone
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 408, 409, 418, 421, 425, 429, 451, 500, 501, 502, 503, 504, 599])
-async def test_anything_else_is_tried_again(status: int) -> None:
+async def test_any_other_status_is_retried(status: int) -> None:
     with pytest.raises(Transient) as failed:
         await posted(says(status, retry_after="7"))
     assert (failed.value.status, failed.value.retry_after) == (status, 7)
@@ -138,24 +138,24 @@ async def test_a_redirect_is_not_followed(status: int) -> None:
         ("٣", None, None),
     ],
 )
-def test_retry_after_is_read_in_both_forms(retry_after: str, date: str | None, seconds: int | None) -> None:
+def test_both_forms_of_retry_after_are_parsed(retry_after: str, date: str | None, seconds: int | None) -> None:
     headers = {"retry-after": retry_after} | ({"date": date} if date else {})
     assert _retry_after(headers) == seconds
 
 
 @given(st.text(), st.text())
-def test_retry_after_never_fails(retry_after: str, date: str) -> None:
+def test_any_retry_after_header_can_be_parsed(retry_after: str, date: str) -> None:
     wait = _retry_after({"retry-after": retry_after, "date": date})
     assert wait is None or 0 <= wait <= LONGEST_RETRY_AFTER
 
 
-async def test_an_answer_without_retry_after_leaves_it_open() -> None:
+async def test_a_response_without_retry_after_has_no_delay() -> None:
     with pytest.raises(Transient) as failed:
         await posted(says(503))
     assert failed.value.retry_after is None
 
 
-async def test_an_endless_body_is_cut_and_the_connection_closed() -> None:
+async def test_an_endless_body_is_cut_off_and_the_connection_closed() -> None:
     endless = repeats(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"400\r\n" + b"a" * 1024 + b"\r\n")
     outbound = Outbound(allow=LOOPBACK)
     async with receiving(endless) as receiver:
@@ -166,12 +166,12 @@ async def test_an_endless_body_is_cut_and_the_connection_closed() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 99, 100, 101])
-async def test_no_more_than_the_limit_is_kept(size: int) -> None:
+async def test_a_body_is_kept_only_up_to_the_limit(size: int) -> None:
     reply = await posted(says(200, b"a" * size), limits=Limits(body=100))
     assert reply.body == b"a" * min(size, 100)
 
 
-async def test_nothing_is_unpacked() -> None:
+async def test_responses_are_not_decompressed() -> None:
     bomb = gzip.compress(bytes(1_000_000))
     assert (await posted(says(200, bomb, content_encoding="gzip"))).body == bomb
 
@@ -187,13 +187,13 @@ async def test_nothing_is_unpacked() -> None:
     ],
     ids=["no answer", "half a head", "half a body", "no answer at all", "only promises"],
 )
-async def test_a_receiver_that_takes_too_long_is_left(answer: Answer, limits: Limits) -> None:
+async def test_a_receiver_that_takes_too_long_times_out(answer: Answer, limits: Limits) -> None:
     with pytest.raises(Transient, match="did not respond in time") as failed:
         await posted(answer, limits=limits)
     assert not failed.value.unsent
 
 
-async def test_a_name_server_that_does_not_answer_is_left() -> None:
+async def test_a_name_server_that_does_not_respond_times_out() -> None:
     class Silent:
         async def __call__(self, host: str, port: int) -> list[str]:
             del host, port
@@ -220,13 +220,13 @@ async def test_a_name_server_that_does_not_answer_is_left() -> None:
     ],
     ids=["reset", "closed", "cut", "not HTTP", "huge header", "endless headers", "another protocol", "two lengths"],
 )
-async def test_a_broken_answer_is_worth_another_try(answer: Answer) -> None:
+async def test_a_malformed_response_is_retried(answer: Answer) -> None:
     with pytest.raises(Transient, match=r"The request to 127\.0\.0\.1 failed") as failed:
         await posted(answer)
     assert not failed.value.unsent
 
 
-async def test_a_closed_port_is_worth_another_try() -> None:
+async def test_a_closed_port_is_retried() -> None:
     outbound, port = Outbound(allow=LOOPBACK), free_port()
     with pytest.raises(Transient, match="connection refused") as failed:
         await outbound.post(f"http://127.0.0.1:{port}/", body=b"", headers={})
@@ -236,21 +236,21 @@ async def test_a_closed_port_is_worth_another_try() -> None:
     assert failed.value.unsent
 
 
-async def test_the_next_address_is_tried_when_one_is_dead() -> None:
+async def test_the_next_address_is_tried_if_one_does_not_respond() -> None:
     outbound = Outbound(allow=LOOPBACK, resolver=Directory({"hooks.test": ["127.0.0.3", "127.0.0.1"]}))
     async with receiving(says()) as receiver:
         assert (await outbound.post(receiver.url("hooks.test"), body=b"", headers={})).status == 200
         await outbound.close()
 
 
-async def test_the_operating_system_is_asked_for_names() -> None:
+async def test_names_are_resolved_by_the_operating_system() -> None:
     outbound = Outbound(allow=[*LOOPBACK, ip_network("::1")])
     async with receiving(says()) as receiver:
         assert (await outbound.post(receiver.url("localhost"), body=b"", headers={})).status == 200
         await outbound.close()
 
 
-async def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_proxies_from_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     async with receiving(says()) as proxy:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, proxy.url())
@@ -258,7 +258,7 @@ async def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.Monke
     assert proxy.connections == 0
 
 
-async def test_many_posts_at_once_all_arrive() -> None:
+async def test_many_simultaneous_posts_all_arrive() -> None:
     outbound = Outbound(allow=LOOPBACK)
     async with receiving(says()) as receiver:
         posts = [outbound.post(receiver.url(), body=str(n).encode(), headers={}) for n in range(150)]
@@ -267,7 +267,7 @@ async def test_many_posts_at_once_all_arrive() -> None:
     assert sorted(int(each.body) for each in receiver.heard) == list(range(150))
 
 
-async def test_a_post_that_is_given_up_leaves_the_door_usable() -> None:
+async def test_a_cancelled_post_does_not_affect_later_ones() -> None:
     outbound = Outbound(allow=LOOPBACK)
     async with receiving(stalls()) as silent, receiving(says()) as receiver:
         waiting = asyncio.create_task(outbound.post(silent.url(), body=b"", headers={}))
@@ -279,7 +279,7 @@ async def test_a_post_that_is_given_up_leaves_the_door_usable() -> None:
         await outbound.close()
 
 
-async def test_tls_is_checked_against_the_name_and_not_the_address(tmp_path: Path) -> None:
+async def test_a_certificate_is_checked_against_the_name_and_not_the_address(tmp_path: Path) -> None:
     made = certificate(tmp_path, "good.test")
     asked = list[str | None]()
     made.server.sni_callback = lambda _socket, name, _context: asked.append(name)
@@ -299,7 +299,7 @@ async def test_tls_is_checked_against_the_name_and_not_the_address(tmp_path: Pat
     assert [each.headers["host"] for each in receiver.heard] == [f"good.test:{receiver.port}"]
 
 
-async def test_a_certificate_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
+async def test_an_untrusted_certificate_is_rejected(tmp_path: Path) -> None:
     made = certificate(tmp_path, "good.test")
     outbound = Outbound(allow=LOOPBACK, resolver=Directory({"good.test": ["127.0.0.1"]}))
 
@@ -311,7 +311,7 @@ async def test_a_certificate_nobody_vouches_for_is_refused(tmp_path: Path) -> No
     assert receiver.heard == []
 
 
-async def test_tls_to_a_receiver_without_it_is_worth_another_try() -> None:
+async def test_tls_to_a_receiver_without_it_is_retried() -> None:
     outbound = Outbound(allow=LOOPBACK, limits=Limits(connect=0.5))
     async with receiving(says()) as receiver:
         with pytest.raises(Transient):
@@ -328,9 +328,9 @@ async def test_tls_to_a_receiver_without_it_is_worth_another_try() -> None:
         ("http://[2606:4700::1111]:0080?x", b"[2606:4700::1111]"),
     ],
 )
-def test_the_port_is_named_where_it_is_not_the_usual_one(url: str, host: bytes) -> None:
+def test_the_host_header_contains_only_a_nondefault_port(url: str, host: bytes) -> None:
     assert _headers(_parsed(url), b"", {})[0] == (b"host", host)
 
 
-async def test_closing_what_was_never_used_is_fine() -> None:
+async def test_an_unused_client_can_be_closed() -> None:
     await Outbound().close()

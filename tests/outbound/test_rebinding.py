@@ -47,7 +47,7 @@ def first_public_then_private() -> Iterator[Sequence[str]]:
     return itertools.chain([[PUBLIC]], itertools.repeat([PRIVATE]))
 
 
-async def test_the_judged_address_is_the_one_connected_to() -> None:
+async def test_the_connection_uses_the_checked_address() -> None:
     async with scene(first_public_then_private()) as rebinding:
         assert await rebinding.post() == 204
 
@@ -57,7 +57,7 @@ async def test_the_judged_address_is_the_one_connected_to() -> None:
         assert rebinding.public.heard[0].headers["host"] == f"rebinding.test:{rebinding.public.port}"
 
 
-async def test_a_name_that_changes_between_two_posts_is_judged_again() -> None:
+async def test_a_name_that_changes_between_two_posts_is_checked_again() -> None:
     async with scene(first_public_then_private()) as rebinding:
         await rebinding.post()
         for _ in range(3):
@@ -69,7 +69,7 @@ async def test_a_name_that_changes_between_two_posts_is_judged_again() -> None:
         assert rebinding.private.connections == 0
 
 
-async def test_a_refused_name_is_taken_again_when_it_leads_elsewhere() -> None:
+async def test_a_rejected_name_is_accepted_once_it_resolves_to_another_address() -> None:
     async with scene(iter([[PRIVATE], [PUBLIC]])) as rebinding:
         with pytest.raises(Permanent):
             await rebinding.post()
@@ -77,7 +77,7 @@ async def test_a_refused_name_is_taken_again_when_it_leads_elsewhere() -> None:
         assert rebinding.private.connections == 0
 
 
-async def test_a_kept_connection_stays_with_the_judged_address() -> None:
+async def test_a_reused_connection_stays_with_the_checked_address() -> None:
     async with scene(first_public_then_private(), closing=False) as rebinding:
         assert [await rebinding.post() for _ in range(3)] == [200, 200, 200]
 
@@ -87,7 +87,7 @@ async def test_a_kept_connection_stays_with_the_judged_address() -> None:
 
 
 @pytest.mark.parametrize("mixed", [[PUBLIC, PRIVATE], [PRIVATE, PUBLIC]])
-async def test_an_answer_with_both_addresses_reaches_neither(mixed: list[str]) -> None:
+async def test_a_name_with_both_addresses_reaches_neither(mixed: list[str]) -> None:
     async with scene(itertools.repeat(mixed)) as rebinding:
         with pytest.raises(Permanent):
             await rebinding.post()

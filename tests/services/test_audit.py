@@ -144,7 +144,9 @@ def test_an_inserted_event_is_found(module_settings: Settings, lives: Lives) -> 
 
 
 @pytest.mark.parametrize("table", [table for table in TABLES if table != "assent_breakpoints"])
-def test_a_breakpoint_that_lost_all_its_child_rows_is_found(module_settings: Settings, lives: Lives, table: str) -> None:
+def test_a_breakpoint_that_lost_all_its_child_rows_is_found(
+    module_settings: Settings, lives: Lives, table: str
+) -> None:
     parent = lives.ids["approved"]
     with unlocked(module_settings) as opened:
         rows = [

@@ -351,7 +351,9 @@ async def test_an_invalid_pattern_and_an_agent_are_refused(node: Node) -> None:
     ("pattern", "index"),
     [("deploy.*", "ix_assent_breakpoints_status_created"), ("deploy", "ix_assent_breakpoints_gate")],
 )
-async def test_similar_breakpoints_are_counted_with_an_index(sqlite_settings: Settings, pattern: str, index: str) -> None:
+async def test_similar_breakpoints_are_counted_with_an_index(
+    sqlite_settings: Settings, pattern: str, index: str
+) -> None:
     async with running_node(sqlite_settings) as node:
         run = await node.assent.backtests.prepare(Wanted(pattern=pattern), by=VIEWER)
         statement, params = groups_statement(run.window, run.sieve, "sqlite")

@@ -480,7 +480,7 @@ async def test_messages_to_a_disabled_channel_do_not_count_later(desk: Desk) -> 
     assert (await stored(desk.node, breakpoint_id)).decision == "approved"
 
 
-async def test_a_change_of_answersAs_takes_effect_at_once(desk: Desk) -> None:
+async def test_a_change_of_answers_as_takes_effect_at_once(desk: Desk) -> None:
     await person(desk.node, "bob", "reviewer")
     hook = await add_channel(desk.node, "hook", "webhook", settings={"answersAs": "ann"})
     breakpoint_id = await create(desk.node)

@@ -169,7 +169,9 @@ def test_only_the_latest_comment_before_polling_counts() -> None:
     assert [each.said["approved"] for each in heard if each is not None] == [False]
 
 
-async def test_an_audit_finds_nothing_wrong_with_deputies_escalations_digests_and_ends(node: Node, clock: ManualClock) -> None:
+async def test_an_audit_finds_nothing_wrong_with_deputies_escalations_digests_and_ends(
+    node: Node, clock: ManualClock
+) -> None:
     """Cover deputies, escalations, digests and ends."""
     ann, bob, eve = [await person(node, name, "reviewer") for name in ("ann", "bob", "eve")]
     await channel(node, "email")

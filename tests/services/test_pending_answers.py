@@ -115,9 +115,7 @@ async def test_a_rejection_during_a_pending_approval_takes_effect_at_once(
     assert await rows(node, "SELECT 1 FROM assent_held_answers") == []
 
 
-async def test_a_notice_can_be_dismissed_only_by_its_recipient(
-    node: Node, ann: Principal, bea: Principal
-) -> None:
+async def test_a_notice_can_be_dismissed_only_by_its_recipient(node: Node, ann: Principal, bea: Principal) -> None:
     breakpoint_id = await create(node)
     await hold(node, breakpoint_id, ann)
     await hold(node, breakpoint_id, bea, approved=False, comment=REASON)

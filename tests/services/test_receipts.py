@@ -121,9 +121,7 @@ async def test_only_an_approval_has_a_receipt(node: Node, clock: ManualClock, en
         await issue(node, breakpoint_id)
 
 
-async def test_a_purged_breakpoint_has_no_receipt_and_invalidates_earlier_ones(
-    node: Node, clock: ManualClock
-) -> None:
+async def test_a_purged_breakpoint_has_no_receipt_and_invalidates_earlier_ones(node: Node, clock: ManualClock) -> None:
     breakpoint_id = await approved(node)
     receipt = await issue(node, breakpoint_id)
     policy = partial(node.assent.people.put_policy, policy={"retentionDays": 1}, by=ADMIN)

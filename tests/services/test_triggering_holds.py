@@ -52,9 +52,7 @@ async def test_an_approval_of_one_process_never_starts_another(node: Node, ann: 
     assert [each.process for each in await runs(node)] == [], "ann was asked about fix"
 
 
-async def test_no_approval_is_requested_for_a_missing_process(
-    node: Node, clock: ManualClock, ann: Principal
-) -> None:
+async def test_no_approval_is_requested_for_a_missing_process(node: Node, clock: ManualClock, ann: Principal) -> None:
     ci = await source(node)
     await trigger(node, hold=True)
     await come(node, ci, arrived())
@@ -141,9 +139,7 @@ async def test_queued_events_that_no_longer_match_a_changed_trigger_are_not_star
     assert [each.inputs["event"]["branch"] for each in await runs(node)] == ["main"]
 
 
-async def test_a_changed_input_cancels_the_first_request_and_asks_again(
-    node: Node, ann: Principal
-) -> None:
+async def test_a_changed_input_cancels_the_first_request_and_asks_again(node: Node, ann: Principal) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, hold=True, inputs={"target": "staging"})
@@ -305,9 +301,7 @@ async def test_only_debounced_events_that_still_match_are_used(node: Node, clock
     assert run.inputs["event"]["id"] == third
 
 
-async def test_an_approved_firing_continues_where_it_was_after_a_suspension(
-    node: Node, ann: Principal
-) -> None:
+async def test_an_approved_firing_continues_where_it_was_after_a_suspension(node: Node, ann: Principal) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, hold=True)

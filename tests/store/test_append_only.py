@@ -243,9 +243,7 @@ SHADOW_CHANGES = {
         *(("shadows", *each) for each in SHADOW_CHANGES.items()),
     ],
 )
-async def test_recorded_events_of_rules_never_change(
-    node: Node, table: str, column: str, value: str
-) -> None:
+async def test_recorded_events_of_rules_never_change(node: Node, table: str, column: str, value: str) -> None:
     await shadowed(node)
     await refused(node, f"UPDATE assent_{table} SET {column} = {value}")
 
@@ -290,9 +288,7 @@ async def test_every_lock_trigger_that_the_audit_expects_exists(node: Node) -> N
         ("checkpoint_keys", "public_key = 'x'"),
     ],
 )
-async def test_the_log_and_its_checkpoints_are_never_changed_or_deleted(
-    node: Node, table: str, change: str
-) -> None:
+async def test_the_log_and_its_checkpoints_are_never_changed_or_deleted(node: Node, table: str, change: str) -> None:
     await create(node)
     await node.assent.database.write(node.assent.checkpoints.make)
     node_row = "INSERT INTO assent_nodes (level, n, hash) VALUES (8, 0, 'x')"

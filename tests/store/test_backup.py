@@ -123,7 +123,9 @@ async def test_restored_rules_continue_to_apply(archive: Path, fresh: Settings) 
         assert (await node.create(payload=payload))["status"] == "released"
 
 
-async def test_a_backup_under_load_is_a_consistent_snapshot(settings: Settings, tmp_path: Path, postgres_url: str) -> None:
+async def test_a_backup_under_load_is_a_consistent_snapshot(
+    settings: Settings, tmp_path: Path, postgres_url: str
+) -> None:
     async with running_node(settings) as node, under_load(node):
         for n in range(2):
             await asyncio.to_thread(save, settings, tmp_path / f"{n}.tar")
@@ -306,9 +308,7 @@ def test_an_archive_that_contradicts_its_manifest_is_refused_and_changes_nothing
         restore(place, forged(path, *contents(archive)))
 
 
-async def test_an_inconsistent_history_is_neither_saved_nor_restored(
-    sqlite_settings: Settings, tmp_path: Path
-) -> None:
+async def test_an_inconsistent_history_is_neither_saved_nor_restored(sqlite_settings: Settings, tmp_path: Path) -> None:
     async with running_node(sqlite_settings) as node:
         await lived(node)
     save(sqlite_settings, tmp_path / "good.tar")
@@ -421,7 +421,9 @@ async def test_a_backup_does_not_block_writers(sqlite_settings: Settings, tmp_pa
         assert archive.manifest.counts["assent_breakpoints"] == 2
 
 
-async def test_numbering_continues_after_a_restore(postgres_settings: Settings, tmp_path: Path, postgres_url: str) -> None:
+async def test_numbering_continues_after_a_restore(
+    postgres_settings: Settings, tmp_path: Path, postgres_url: str
+) -> None:
     async with running_node(postgres_settings) as node:
         await lived(node, rounds=3)
     save(postgres_settings, tmp_path / "b.tar")
@@ -437,7 +439,9 @@ async def test_numbering_continues_after_a_restore(postgres_settings: Settings, 
     assert triggers == (0,), "the lock triggers must be enabled again"
 
 
-async def test_stored_secrets_are_never_in_plain_text_in_the_data_or_a_backup(settings: Settings, tmp_path: Path) -> None:
+async def test_stored_secrets_are_never_in_plain_text_in_the_data_or_a_backup(
+    settings: Settings, tmp_path: Path
+) -> None:
     async with running_node(settings) as node:
         admin = await node.token("admin")
         page = (await node.call("POST", "/api/projects/default/callback-secret/rotate", admin)).json()

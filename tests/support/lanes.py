@@ -64,7 +64,7 @@ FULL = {
     "tests/faults/test_zygote.py": "tests the test servers",
     "tests/mutation/test_mutants.py::test_a_run_counts": "runs the mutation tool on a sample",
     "tests/telemetry/test_traces.py::test_a_server_without_the_packages": "starts a server without packages",
-    "tests/telemetry/test_traces.py::test_an_address_that_is_none": "starts a server for each bad address",
+    "tests/telemetry/test_traces.py::test_an_invalid_endpoint": "starts a server for each bad address",
     "tests/web/test_hostile_text.py::test_no_text_changes": "every hostile text on every page",
 }
 """Tests that `test` leaves out, by prefix of their ids, with the reason."""

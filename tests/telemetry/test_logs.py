@@ -49,19 +49,19 @@ def said() -> dict[str, str]:
 
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("kind", SECRETS)
-def test_no_secret_reaches_the_log(said: dict[str, str], style: str, kind: str) -> None:
+def test_no_secret_is_logged(said: dict[str, str], style: str, kind: str) -> None:
     assert SECRETS[kind] not in said[style]
     # Nor the end of it: the part after the prefix is the secret one.
     assert SECRETS[kind][-20:] not in said[style]
 
 
-def test_what_is_not_secret_is_still_said(said: dict[str, str]) -> None:
+def test_text_beside_a_secret_is_still_logged(said: dict[str, str]) -> None:
     for style in STYLES:
         for word in ("db.example.com", "postgresql://assent:", "RuntimeError", "ValueError", "in failing", "uncaught"):
             assert word in said[style], word
 
 
-def test_json_is_one_object_for_each_line_whoever_wrote_it(said: dict[str, str]) -> None:
+def test_json_logs_have_one_object_per_line_from_every_logger(said: dict[str, str]) -> None:
     lines = [json.loads(line) for line in said["json"].splitlines()]
     for line in lines:
         assert list(line)[:3] == ["timestamp", "level", "event"]
@@ -72,7 +72,7 @@ def test_json_is_one_object_for_each_line_whoever_wrote_it(said: dict[str, str])
     }
 
 
-def test_a_traceback_is_one_text_in_a_field(said: dict[str, str]) -> None:
+def test_a_traceback_is_a_single_field(said: dict[str, str]) -> None:
     lines = [json.loads(line) for line in said["json"].splitlines()]
     failed = [line for line in lines if "exception" in line and line.get("logger") != "asyncio"]
     for line in failed:
@@ -82,7 +82,7 @@ def test_a_traceback_is_one_text_in_a_field(said: dict[str, str]) -> None:
     assert {line.get("thread") for line in failed if line["event"] == "uncaught"} == {None, "writer-0"}
 
 
-def test_libraries_are_heard_when_they_warn_and_not_before(said: dict[str, str]) -> None:
+def test_libraries_are_logged_only_from_warnings_on(said: dict[str, str]) -> None:
     for style in STYLES:
         assert "not to be seen" not in said[style]
     lines = [json.loads(line) for line in said["json"].splitlines()]
@@ -90,7 +90,7 @@ def test_libraries_are_heard_when_they_warn_and_not_before(said: dict[str, str])
     assert "log_line_lost" in {line["event"] for line in lines}
 
 
-def test_a_line_names_the_job_it_is_about(said: dict[str, str]) -> None:
+def test_a_line_contains_the_id_of_its_job(said: dict[str, str]) -> None:
     lines = [json.loads(line) for line in said["json"].splitlines()]
     assert {line.get("job_id") for line in lines if line["event"] == "about"} == {"job-1"}
     assert {
@@ -98,7 +98,7 @@ def test_a_line_names_the_job_it_is_about(said: dict[str, str]) -> None:
     } == {"job-2"}
 
 
-def test_a_value_too_long_to_print_is_cut_in_the_middle(said: dict[str, str]) -> None:
+def test_a_long_value_is_truncated_in_the_middle(said: dict[str, str]) -> None:
     odd = next(line for line in map(json.loads, said["json"].splitlines()) if line["event"] == "odd")
     assert len(odd["long"]) < LONGEST + 100
     assert "84000 more" in odd["long"]
@@ -129,7 +129,7 @@ def configured(style: Literal["text", "json"]) -> tuple[io.StringIO, Any]:
 @pytest.mark.usefixtures("restored")
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("sent", ["a\nERROR forged", "\x1b[2Jgone", "a\rb", "\x9b31m", "\u2028x", "\u202egnp"])
-def test_nothing_that_is_logged_can_forge_a_line_or_move_the_cursor(style: Literal["text", "json"], sent: str) -> None:
+def test_logged_values_cannot_forge_a_line_or_move_the_cursor(style: Literal["text", "json"], sent: str) -> None:
     stream, log = configured(style)
     log.info(sent, path=sent, list=[sent])
     logging.getLogger("uvicorn.error").warning(sent)
@@ -140,7 +140,7 @@ def test_nothing_that_is_logged_can_forge_a_line_or_move_the_cursor(style: Liter
 
 
 @pytest.mark.usefixtures("restored")
-def test_what_an_error_says_cannot_pass_for_a_line_of_its_own() -> None:
+def test_the_text_of_an_error_cannot_look_like_a_separate_line() -> None:
     stream, log = configured("text")
     msg = "x\n2026-01-01T00:00:00Z [info] approved\x1b[2J"
     log.error("failed", exc_info=ValueError(msg))
@@ -151,7 +151,7 @@ def test_what_an_error_says_cannot_pass_for_a_line_of_its_own() -> None:
 
 
 @pytest.mark.usefixtures("restored")
-def test_facts_nest_and_end_with_their_block() -> None:
+def test_context_is_nested_and_ends_with_its_block() -> None:
     stream, log = configured("json")
     with about(job="deliver", job_id="j1"):
         with about(breakpoint_id="bp_1", nothing=None):
@@ -175,7 +175,7 @@ class Full(io.StringIO):
 
 
 @pytest.mark.usefixtures("restored")
-def test_a_log_that_cannot_be_written_breaks_nothing() -> None:
+def test_a_log_that_cannot_be_written_does_not_raise_errors() -> None:
     configure_logging("json", "info", stream=Full())
     structlog.get_logger().info("lost")
     logging.getLogger("uvicorn.error").error("lost")
@@ -185,7 +185,7 @@ def test_a_log_that_cannot_be_written_breaks_nothing() -> None:
     structlog.get_logger().info("lost")
 
 
-def test_a_server_writes_only_lines_that_machines_can_read(sqlite_settings: Settings, tmp_path: Path) -> None:
+def test_a_server_logs_only_valid_json_lines(sqlite_settings: Settings, tmp_path: Path) -> None:
     (agent,) = prepared(sqlite_settings, "agent")
     port = free_port()
     log = tmp_path / "log"

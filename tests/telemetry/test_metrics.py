@@ -28,7 +28,7 @@ def sample(metrics: Metrics, name: str, **labels: str) -> float | None:
     return found
 
 
-async def test_the_time_to_a_decision_is_counted_by_outcome_and_by_who_decided(node: Node, clock: ManualClock) -> None:
+async def test_the_time_to_a_decision_is_measured_by_outcome_and_decider(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     approved, rejected = await create(node), await create(node)
     clock.advance(90)
@@ -45,7 +45,7 @@ async def test_the_time_to_a_decision_is_counted_by_outcome_and_by_who_decided(n
     assert sample(metrics, "assent_decisions_total", status="released") == 2
 
 
-async def test_how_late_a_deadline_was_noticed_is_counted(node: Node, clock: ManualClock) -> None:
+async def test_the_lateness_of_expiry_is_measured(node: Node, clock: ManualClock) -> None:
     await create(node, ttlSeconds=60)
     await create(node, ttlSeconds=60, onTimeout="reject")
     clock.advance(62.5)
@@ -57,7 +57,7 @@ async def test_how_late_a_deadline_was_noticed_is_counted(node: Node, clock: Man
     assert sample(metrics, "assent_decision_seconds_count", by="system", decision="rejected") == 1
 
 
-async def test_a_cancellation_is_neither_a_decision_nor_late(node: Node) -> None:
+async def test_a_cancellation_counts_neither_as_a_decision_nor_as_late(node: Node) -> None:
     created = await node.create()
     await node.call("POST", f"/api/breakpoints/{created['id']}/cancel", await node.token("agent"))
     metrics = node.assent.metrics
@@ -68,7 +68,7 @@ async def test_a_cancellation_is_neither_a_decision_nor_late(node: Node) -> None
     }
 
 
-async def test_as_many_events_are_counted_as_are_in_the_trail(node: Node, clock: ManualClock) -> None:
+async def test_the_number_of_events_matches_the_audit_log(node: Node, clock: ManualClock) -> None:
     ann = await person(node, "ann", "reviewer")
     made = [await create(node, ttlSeconds=60 if n else 600, expert=["nobody"]) for n in range(3)]
 
@@ -87,7 +87,7 @@ async def test_as_many_events_are_counted_as_are_in_the_trail(node: Node, clock:
     assert sample(node.assent.metrics, "assent_events_written_total") == written
 
 
-async def test_commits_are_counted_with_what_shared_them(node: Node) -> None:
+async def test_commits_are_counted_with_their_batch_sizes(node: Node) -> None:
     metrics = node.assent.metrics
     before = sample(metrics, "assent_commit_batch_size_sum")
     for _ in range(3):
@@ -98,7 +98,7 @@ async def test_commits_are_counted_with_what_shared_them(node: Node) -> None:
     assert (sample(metrics, "assent_commit_seconds_sum") or 0) > 0
 
 
-async def test_figures_tell_what_waits_and_for_how_long(node: Node, clock: ManualClock) -> None:
+async def test_gauges_show_what_is_pending_and_for_how_long(node: Node, clock: ManualClock) -> None:
     first = await create(node)
     clock.advance(30)
     await create(node)
@@ -122,20 +122,20 @@ async def test_figures_tell_what_waits_and_for_how_long(node: Node, clock: Manua
     assert (sample(metrics, "assent_figures_age_seconds") or 0) >= 0
 
 
-async def test_figures_of_an_empty_database_are_zero(node: Node) -> None:
+async def test_gauges_of_an_empty_database_are_zero(node: Node) -> None:
     found = await read_figures(node.assent.database, node.assent.clock.now())
     assert (found.pending, found.oldest_pending_seconds, found.delivery_lag_seconds) == (0, 0.0, 0.0)
     assert found.deliveries == {"pending": 0, "sending": 0, "dead": 0}
 
 
-async def test_counting_stops_at_a_cap(node: Node) -> None:
+async def test_counting_stops_at_a_limit(node: Node) -> None:
     for _ in range(3):
         await create(node)
     assert (await node.assent.database.fetch_page(FIGURES, {"cap": 2}))[0][0] == 2
     assert CAP >= 10_000
 
 
-async def test_figures_are_looked_up_and_never_scanned_for(sqlite_settings: Settings) -> None:
+async def test_gauges_are_read_through_indexes(sqlite_settings: Settings) -> None:
     """Only on SQLite, whose plans do not depend on the amount of data; an almost empty PostgreSQL scans every table."""
     async with running_node(sqlite_settings) as node:
         plan = [row[3] for row in await rows(node, f"EXPLAIN QUERY PLAN {FIGURES}", cap=CAP)]
@@ -144,7 +144,7 @@ async def test_figures_are_looked_up_and_never_scanned_for(sqlite_settings: Sett
     assert [step for step in steps if not re.match(r"SEARCH \w+ USING (COVERING )?INDEX", step)] == []
 
 
-async def test_a_scrape_does_not_ask_the_database(node: Node) -> None:
+async def test_a_scrape_does_not_query_the_database(node: Node) -> None:
     for task in node.assent._tasks:
         task.cancel()  # otherwise, the node itself might measure meanwhile
     await create(node)
@@ -153,13 +153,13 @@ async def test_a_scrape_does_not_ask_the_database(node: Node) -> None:
     assert "assent_pending_breakpoints 1.0" in (await node.call("GET", "/metrics")).text.splitlines()
 
 
-async def test_a_background_job_that_fails_is_counted(node: Node) -> None:
+async def test_a_failed_background_job_is_counted(node: Node) -> None:
     with node.assent._patient("sweep"):
         raise ZeroDivisionError
     assert sample(node.assent.metrics, "assent_job_failures_total", job="sweep") == 1
 
 
-def test_what_workers_tell_is_shown() -> None:
+def test_metrics_of_workers_are_exported() -> None:
     metrics = Metrics()
     metrics.delivery_attempt("slack", "sent", 0.3)
     metrics.delivery_attempt("slack", "transient", 12.0)
@@ -177,7 +177,7 @@ def test_what_workers_tell_is_shown() -> None:
     assert sample(metrics, "assent_queue_jobs", state="enqueued") is None
 
 
-def test_workers_on_several_threads_lose_no_count() -> None:
+def test_concurrent_threads_lose_no_count() -> None:
     metrics = Metrics()
 
     def work() -> None:
@@ -193,7 +193,7 @@ def test_workers_on_several_threads_lose_no_count() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1.0, 86_400.0, 10**9])
-def test_a_histogram_keeps_its_promises(seconds: float) -> None:
+def test_the_buckets_of_a_histogram_are_consistent(seconds: float) -> None:
     metrics = Metrics()
     ended = Ended("approved", "person", round(seconds * 1_000_000), None)
     metrics.committed([Hint("default", "bp_1", Status.RELEASED, 2, 1, ended)])
@@ -207,7 +207,7 @@ def test_a_histogram_keeps_its_promises(seconds: float) -> None:
     assert buckets[-1] == sample(metrics, "assent_decision_seconds_count", decision="approved", by="person") == 1
 
 
-def test_the_build_is_named() -> None:
+def test_the_build_version_is_exported() -> None:
     labels = next(
         each.labels
         for family in Metrics().registry.collect()

@@ -10,13 +10,13 @@ from assent.telemetry.redaction import HIDDEN, names_a_secret
 
 
 @given(st.sampled_from(sorted(PREFIXES)), st.binary(min_size=32, max_size=32), st.text(), st.text())
-def test_a_token_is_found_wherever_it_stands(kind: str, entropy: bytes, before: str, after: str) -> None:
+def test_a_token_is_redacted_anywhere_in_a_text(kind: str, entropy: bytes, before: str, after: str) -> None:
     token = secret(kind, entropy)
     assert token[5:] not in redacted(before + token + after)
 
 
 @given(st.text())
-def test_taking_out_twice_is_taking_out_once(text: str) -> None:
+def test_redacting_twice_changes_nothing(text: str) -> None:
     once = redacted(text)
     assert redacted(once) == once
 
@@ -35,7 +35,7 @@ def test_taking_out_twice_is_taking_out_once(text: str) -> None:
         ("MY_API_KEY='a b' c", f"MY_API_KEY={HIDDEN} c"),
     ],
 )
-def test_a_secret_is_replaced_and_its_surroundings_stay(text: str, shown: str) -> None:
+def test_a_secret_is_replaced_and_its_surroundings_are_kept(text: str, shown: str) -> None:
     assert redacted(text) == shown
 
 
@@ -51,21 +51,21 @@ def test_a_secret_is_replaced_and_its_surroundings_stay(text: str, shown: str) -
         "secret",
     ],
 )
-def test_plain_words_are_left_alone(text: str) -> None:
+def test_ordinary_text_is_not_redacted(text: str) -> None:
     assert redacted(text) == text
 
 
 @pytest.mark.parametrize("key", ["password", "Authorization", "set-cookie", "client_secret", "api_key", "agent_token"])
-def test_a_field_may_tell_by_its_name(key: str) -> None:
+def test_a_field_is_recognized_as_secret_by_its_name(key: str) -> None:
     assert names_a_secret(key)
 
 
 @pytest.mark.parametrize("key", ["token_id", "tokens_used", "secretary", "path", "passwords_checked"])
-def test_a_field_that_only_sounds_alike_is_shown(key: str) -> None:
+def test_a_field_with_a_similar_name_is_not_redacted(key: str) -> None:
     assert not names_a_secret(key)
 
 
 @pytest.mark.parametrize("part", ["://a:", "authorization:", "bearer ", "asta_", "token=", "eyJ", "'password':'"])
-def test_a_hostile_text_is_read_in_one_go(part: str) -> None:
+def test_hostile_text_is_redacted_in_linear_time(part: str) -> None:
     """A pattern with quadratic backtracking would exceed the timeout of the test."""
     redacted(part * 100_000)

@@ -34,7 +34,7 @@ def collected(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
         yield running
 
 
-async def test_a_request_is_a_span_of_the_callers_trace(collected: Collector, sqlite_settings: Settings) -> None:
+async def test_a_request_is_a_span_in_the_callers_trace(collected: Collector, sqlite_settings: Settings) -> None:
     settings = sqlite_settings.model_copy(update={"otel_endpoint": collected.url})
     async with running_node(settings) as node:
         made = await node.create()
@@ -56,7 +56,7 @@ async def test_a_request_is_a_span_of_the_callers_trace(collected: Collector, sq
     assert created.parent == ""
 
 
-async def test_a_span_holds_no_address_and_no_secret(collected: Collector, sqlite_settings: Settings) -> None:
+async def test_a_span_contains_no_urls_and_no_secrets(collected: Collector, sqlite_settings: Settings) -> None:
     settings = sqlite_settings.model_copy(update={"otel_endpoint": collected.url})
     link = secret("link", b"x" * 32)
     async with running_node(settings) as node:
@@ -69,7 +69,7 @@ async def test_a_span_holds_no_address_and_no_secret(collected: Collector, sqlit
     assert link not in repr(collected.spans)
 
 
-async def test_a_fault_of_ours_is_a_failed_span_that_repeats_no_message(collected: Collector) -> None:
+async def test_a_server_error_is_a_failed_span_without_the_message(collected: Collector) -> None:
     async def broken(_: Scope, __: Receive, ___: Send) -> None:
         msg = "told-to-nobody"
         raise RuntimeError(msg)
@@ -107,7 +107,7 @@ async def test_a_job_continues_the_trace_it_was_queued_in(collected: Collector) 
     assert collected.named("job odd").parent == ""
 
 
-async def test_a_use_case_knows_the_span_of_its_request(collected: Collector, settings: Settings) -> None:
+async def test_a_use_case_can_read_the_span_of_its_request(collected: Collector, settings: Settings) -> None:
     traced = settings.model_copy(update={"otel_endpoint": collected.url})
     async with running_node(traced) as node:
 
@@ -122,7 +122,7 @@ async def test_a_use_case_knows_the_span_of_its_request(collected: Collector, se
 
 
 @pytest.mark.parametrize("standard", [False, True])
-def test_a_server_sends_its_spans(
+def test_a_server_exports_its_spans(
     collected: Collector, sqlite_settings: Settings, monkeypatch: pytest.MonkeyPatch, *, standard: bool
 ) -> None:
     options = {}
@@ -138,19 +138,19 @@ def test_a_server_sends_its_spans(
     assert span.resource["service.name"] == ("approvals" if standard else "assent")
 
 
-def test_without_an_address_nothing_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_endpoint_nothing_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
     assert type(tracing(None)) is Untraced
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
     assert type(tracing("http://127.0.0.1:4318")) is Untraced
 
 
-async def test_without_an_address_nothing_stands_between(sqlite_settings: Settings) -> None:
+async def test_without_an_endpoint_there_is_no_tracing_middleware(sqlite_settings: Settings) -> None:
     async with running_node(sqlite_settings) as node:
         assert isinstance(application(node.assent), Edge)
         assert node.assent.traces.traceparent() is None
 
 
-def test_without_an_address_nothing_is_imported(sqlite_settings: Settings) -> None:
+def test_without_an_endpoint_no_opentelemetry_package_is_imported(sqlite_settings: Settings) -> None:
     code = (
         "import sys; from pathlib import Path; from assent.app import Assent; from assent.settings import Settings;"
         "from assent.front import application;"
@@ -175,12 +175,12 @@ def test_a_server_without_the_packages_says_what_to_install(tmp_path: Path, vari
     assert not (tmp_path / "data").exists()
 
 
-def test_an_address_that_is_none_is_refused_at_the_start(tmp_path: Path) -> None:
+def test_an_invalid_endpoint_is_rejected_at_startup(tmp_path: Path) -> None:
     found = run("check", "--data", str(tmp_path), env=environment(ASSENT_OTEL_ENDPOINT="collector:4318"))
     assert "must start with http://" in found.stderr + found.stdout
 
 
-async def test_a_collector_that_is_away_stops_nobody(sqlite_settings: Settings) -> None:
+async def test_an_unreachable_collector_does_not_affect_the_server(sqlite_settings: Settings) -> None:
     with collector() as gone:
         pass
     settings = sqlite_settings.model_copy(update={"otel_endpoint": gone.url})

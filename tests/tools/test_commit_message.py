@@ -15,7 +15,7 @@ from tools.commit_message import complaints
         "Fix a typo\n# a comment of git\n",
     ],
 )
-def test_a_good_subject_is_accepted(message: str) -> None:
+def test_a_valid_subject_is_accepted(message: str) -> None:
     assert list(complaints(message)) == []
 
 
@@ -35,5 +35,5 @@ def test_a_good_subject_is_accepted(message: str) -> None:
         ("Fix the typo\nwithout a blank line", "blank line"),
     ],
 )
-def test_a_bad_subject_is_refused_with_the_reason(message: str, complaint: str) -> None:
+def test_an_invalid_subject_is_rejected_with_the_reason(message: str, complaint: str) -> None:
     assert any(complaint in each for each in complaints(message))

@@ -48,6 +48,6 @@ def test_a_rate_above_its_ceiling_is_reported_with_its_place() -> None:
     assert "README.md:3 (2) Whoever waits is told." in report[1]
 
 
-def test_a_ceiling_that_is_too_high_has_to_be_lowered() -> None:
+def test_a_ceiling_that_is_too_high_must_be_lowered() -> None:
     found = {kind: prose.Rate() for kind in prose.CEILINGS}
     assert any("Lower its ceiling" in each for each in prose.complaints(found))
