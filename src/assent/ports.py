@@ -1,4 +1,4 @@
-"""What the middle of the house needs from its edges, as protocols."""
+"""Ports: the protocols that services use and adapters implement."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,31 +19,31 @@ Tx_co = TypeVar("Tx_co", covariant=True)
 
 
 class Clock(Protocol):
-    """Microseconds since 1970; on PostgreSQL, the database's own time."""
+    """The time in microseconds since 1970; on PostgreSQL, the database's own time."""
 
     def now(self) -> int: ...
 
 
 class Ids(Protocol):
-    """New ids that sort by time."""
+    """Creates IDs that sort by time."""
 
     def new(self, prefix: str, at: int) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a breakpoint ended, for whoever counts; times in microseconds."""
+    """How a breakpoint ended, for metrics; times in microseconds."""
 
     decision: str | None
     by: str
     after: int
     late: int | None
-    """How long after its deadline, where the deadline ended it."""
+    """How long after its deadline it ended, if the deadline ended it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """Something happened to a breakpoint; whoever cares reads it again."""
+    """A signal that a breakpoint changed; clients that are interested in it read it again."""
 
     project: str
     breakpoint_id: str
@@ -52,18 +52,18 @@ class Hint:
     events: int = 0
     ended: Ended | None = None
     quiet: bool = False
-    """Only inboxes care: whoever waits for an answer sleeps on."""
+    """Whether the change matters only to inboxes and does not wake clients that wait for an answer."""
 
 
 class Jobs(Protocol):
-    """Work to be done after the commit, by whichever worker is free."""
+    """A queue of jobs that any free worker does after the commit."""
 
     def put(self, connection: object, name: str, *, key: str, payload: Mapping[str, Any], delay: float = 0) -> None:
-        """Queue a job inside the transaction of this connection; the same key is queued once."""
+        """Enqueue a job in the transaction of this connection; a key is queued only once."""
         ...
 
     def open(self, connection: object, name: str) -> frozenset[str]:
-        """Return the keys of the jobs of this name that wait or are being done; not of those that come later."""
+        """Return the keys of all jobs with this name that are queued or running at this moment."""
         ...
 
 
@@ -71,24 +71,24 @@ class Presence(Protocol):
     """Which workers are alive."""
 
     async def beat(self, worker: str) -> frozenset[str]:
-        """Say that this one is, and return all that are."""
+        """Record that this worker is alive, and return all workers that are."""
         ...
 
     async def leave(self, worker: str) -> None: ...
 
 
 class Session(Protocol):
-    """One connection inside one transaction; statements carry `:name` parameters."""
+    """One connection in one transaction; statements have `:name` parameters."""
 
     dialect: str
     dirty: bool
     recorded: int
-    """How many events the use case has written."""
+    """How many events the use case has recorded."""
     news: bool
-    """Whether it has left something for whoever looks after triggers."""
+    """Whether the use case has created work for triggers."""
 
     def alchemy(self) -> object:
-        """Return this very connection as SQLAlchemy knows connections: DBOS asks for one."""
+        """Return this connection as a SQLAlchemy connection, which DBOS requires."""
         ...
 
     def all(self, statement: str, params: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
@@ -96,20 +96,20 @@ class Session(Protocol):
         ...
 
     def change(self, statement: str, params: Mapping[str, Any]) -> int:
-        """Write, and return how many rows it touched."""
+        """Execute a write, and return the number of affected rows."""
         ...
 
     def write(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write rows whose count nobody needs; may be sent later, but before the commit."""
+        """Write rows without returning their number; they may be sent later, but before the commit."""
         ...
 
     def each(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> Sequence[Sequence[Sequence[Any]]]:
-        """Write every row with a statement of its own, and return what each gave back; sent together if possible."""
+        """Execute a statement for every row and return the result of each, sent together if possible."""
         ...
 
 
 class Database(Protocol[Tx_co]):
-    """Runs use cases: each is a plain function of a transaction."""
+    """Runs use cases, each a plain function of a transaction."""
 
     dialect: str
     damaged: bool
@@ -118,16 +118,16 @@ class Database(Protocol[Tx_co]):
     async def write(self, use_case: Callable[[Tx_co], Result], *, locks: str = "") -> Result:
         """Run on a database thread, commit (perhaps together with others), then return.
 
-        A use case names the row it will lock, so that all nodes take the locks of a batch in one order.
+        `locks` names the row that a use case will lock, so that all nodes lock the rows of a batch in the same order.
         """
         ...
 
     async def read(self, use_case: Callable[[Tx_co], Result]) -> Result:
-        """Run on a reader thread against one consistent state."""
+        """Run on a reader thread with one consistent snapshot."""
         ...
 
     async def fetch(self, statement: str, params: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
-        """Run one short key look-up on the fastest path there is."""
+        """Run one short lookup by key on the fastest path."""
         ...
 
     async def fetch_page(self, statement: str, params: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
@@ -135,7 +135,10 @@ class Database(Protocol[Tx_co]):
         ...
 
     def watch(self, on_batch: Callable[[int, float], None], on_news: Callable[[], None] | None = None) -> None:
-        """Tell of every commit how many use cases shared it, and how many seconds it took; and of news for triggers."""
+        """Call `on_batch` after every commit and `on_news` when triggers have work.
+
+        `on_batch` gets the number of use cases that shared the commit, and how many seconds it took.
+        """
         ...
 
     async def start(self) -> None: ...
@@ -144,28 +147,28 @@ class Database(Protocol[Tx_co]):
 
 
 class Waiters(Protocol):
-    """Wakes whoever waits for a breakpoint; a hint is never the truth, only a reason to look."""
+    """Wakes clients that wait for a breakpoint; a hint is never the truth, only a reason to read it again."""
 
     def wake(self, hints: Sequence[Hint]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A run that was taken up, with all that its replay needs."""
+    """A claimed run, with everything that its replay needs."""
 
     run: Run
     steps: Mapping[str, Step]
     said: frozenset[tuple[str, str]]
-    """Which lines the process itself has caused before, by their kind and place."""
+    """The type and path of each line that the process itself has written to the journal."""
     times: Mapping[str, int]
-    """What time it was told, and where."""
+    """The times that the process has read, in microseconds, by path."""
     files: Sequence[RunFile]
 
 
 @dataclass(frozen=True, slots=True)
 class Comment:
     n: int
-    """Which of all comments on its breakpoint it is, counted from 1."""
+    """The number of the comment on its breakpoint, counted from 1."""
     id: str
     author: str
     comment: str
@@ -173,7 +176,7 @@ class Comment:
 
 
 class RunDesk(Protocol):
-    """Where whoever goes on with a run reads and writes it; raises when the run is not theirs any more."""
+    """Reads and writes a claimed run; raises Superseded once the claim is lost."""
 
     async def take(self, run_id: str, *, mine: int) -> Taken | None: ...
 
@@ -200,7 +203,7 @@ class RunDesk(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FoundProcess:
-    """A process as this node knows it; with a problem instead of a function where its file cannot be loaded."""
+    """A process that this node knows; if its file cannot be loaded, it has a problem instead of a function."""
 
     name: str
     file: str
@@ -218,134 +221,135 @@ class ProcessRegistry(Protocol):
     def every(self) -> Sequence[FoundProcess]: ...
 
     def problem(self, name: str, inputs: Mapping[str, Json], *, complete: bool) -> str | None:
-        """Say why a process could not be run with these inputs; None if it could.
+        """Return why a process cannot be run with these inputs, or None if it can.
 
-        Where they are not complete, templates stand for values that nobody knows yet.
+        If they are not complete, templates represent values that are not known yet.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """A request to a channel's address, or what came in over its own connection; nothing of it is believed yet."""
+    """A request to a channel's URL, or a message on its own connection; nothing in it is verified yet."""
 
     headers: Mapping[str, str]
-    """Names in lower case."""
+    """The names are lowercase."""
     body: bytes
     at: int
 
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """A message that has arrived, and the trace by which it is found again: Slack's channel and ts, Jira's key."""
+    """A delivered message, and the trace by which it can be found again: Slack's channel and ts, Jira's key."""
 
     trace: Mapping[str, str]
     status: int | None = None
     said: Incoming | None = None
-    """What the receiver said in the same breath, for whoever takes answers: taken before the message is recorded."""
+    """An answer in the receiver's response, which is processed before the message is recorded."""
 
 
 class Wish(StrEnum):
-    """What somebody on a channel wants."""
+    """The sender's intent in a channel message."""
 
     ANSWER = "answer"
     FORM = "form"
-    """To be shown what has to be filled in first."""
+    """Show the form that must be filled in first."""
     COMMENT = "comment"
     NOTHING = "nothing"
-    """A greeting, a check of the address: only to be replied to."""
+    """A greeting or a check of the URL, which only requires a reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heard:
-    """Something that was said on a channel, verified to come from there."""
+    """A verified message from a channel."""
 
     key: str
-    """The same when the sender says it again: it counts once."""
+    """Deduplicates the message: the same key when the sender repeats it."""
     wish: Wish
     identity: str = ""
-    """Who said it, as the channel knows them."""
+    """The sender's account on the channel."""
     delivery_id: str | None = None
-    """Which message of ours it answers; else the breakpoint is named."""
+    """The delivery that it answers; if None, `breakpoint_id` names the breakpoint."""
     breakpoint_id: str | None = None
     trace: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What the answered message must have left as its trace: a label that anybody can move proves nothing."""
+    """The trace that the answered message must have: a label that anyone can move does not prove anything."""
     comment: str | None = None
     said: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What the channel itself needs to make an answer of it, or to reply."""
+    """Data that the channel needs to create an answer or to reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What came of something that was heard, in words for whoever said it; nobody else is shown them."""
+    """The result of a channel message, in words for its sender; only the sender sees them."""
 
     done: bool
     message: str
     breakpoint: Breakpoint | None = None
     problems: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What was wrong with which field, as JSON pointers into the answer: `/answers/budget`, `/comment`."""
+    """Errors by the JSON pointer of the field in the answer: `/answers/budget`, `/comment`."""
     error: AssentError | None = None
-    """Why it was not taken, for a program that said it; also when it says the same again, and nobody is told twice."""
+    """Why it was rejected, for senders that are programs; also set if the message is repeated, without another
+    reply."""
     again: bool = False
-    """Whether it was heard before: its sender was told then."""
+    """Whether it was received before; its sender was notified then."""
 
 
 class Channel(Protocol):
-    """A way to reach people. Raises outbound's Transient or Permanent where a message does not arrive."""
+    """A way to reach people. Raises outbound's Transient or Permanent if a message cannot be delivered."""
 
     async def send(self, note: Note) -> Posted: ...
 
     async def close(self, note: Note) -> Posted | None:
-        """Make an earlier message say how it ended; None where there is nothing to do."""
+        """Update an earlier message with the outcome; return None if there is nothing to do."""
         ...
 
     async def digest(self, digest: Digest) -> Posted: ...
 
     async def check(self) -> str:
-        """Try the settings without telling anybody anything, and say in a line what was found."""
+        """Test the settings without sending a message, and return the result as one line."""
         ...
 
 
 @runtime_checkable
 class Notifier(Protocol):
-    """A channel that reaches one person with a message about their own account."""
+    """A channel that can send a person a message about their own account."""
 
     async def notify(self, notice: Notice) -> Posted: ...
 
 
 class Ears(Protocol):
-    """A channel that people answer on."""
+    """A channel on which people can answer."""
 
     def hear(self, incoming: Incoming) -> Sequence[Heard]:
-        """Verify and read what came in; raises domain errors Unauthenticated or InvalidRequest."""
+        """Verify and parse a request; raises the domain errors Unauthenticated or InvalidRequest."""
         ...
 
     def answer(self, heard: Heard, current: Breakpoint) -> Answer | None:
-        """Read the answer, now that the question is known; None if a form has to be filled in first."""
+        """Return the answer to this breakpoint; None if a form must be filled in first."""
         ...
 
     async def reply(self, heard: Heard, told: Told) -> Mapping[str, Any] | None:
-        """Tell whoever said it what came of it; return what the request itself is to be answered with."""
+        """Send the result to the sender; return the body of the response to the request."""
         ...
 
 
 class Listening(Protocol):
-    """A channel that keeps a connection of its own, or asks again and again, instead of being called."""
+    """A channel that keeps a connection open or polls, instead of receiving requests."""
 
     async def listen(self, take: Callable[[Incoming], Awaitable[Mapping[str, Any] | None]]) -> None:
-        """Run until cancelled, and come back by itself after every failure; `take` is how a request would end."""
+        """Run until cancelled, recovering from every failure; `take` processes a message as it would a request."""
         ...
 
     def heard_at(self) -> int | None:
-        """When the other side last gave a sign of life, in microseconds of this machine's steady time."""
+        """When the other side was last known to be alive, in microseconds of this machine's monotonic clock."""
         ...
 
 
 class Hook(Protocol):
-    """A source that calls us over HTTP."""
+    """A source that sends requests to Assent."""
 
     def take(self, incoming: Incoming, *, key: str | None) -> Sequence[Arrived]:
-        """Verify the raw bytes, then read them; raises domain errors Unauthenticated or InvalidRequest.
+        """Verify the raw bytes, then parse them; raises the domain errors Unauthenticated or InvalidRequest.
 
         `key` is the last part of /hooks/{source}/{key}, for senders that cannot sign.
         """
@@ -353,35 +357,35 @@ class Hook(Protocol):
 
 
 class Watcher(Protocol):
-    """A source on this machine that is watched."""
+    """A source on this machine that is watched for events."""
 
     async def watch(self, desk: "WatchDesk") -> None:
-        """Run until cancelled; raise OSError or ValueError, whose text people read, when it cannot go on."""
+        """Run until cancelled; if it cannot continue, raise OSError or ValueError, whose text is shown to people."""
         ...
 
 
 class WatchDesk(Protocol):
-    """What a watched source is given."""
+    """The methods that a watched source can call."""
 
     source_id: str
 
     async def watching(self) -> None:
-        """Say that from now on nothing is missed; a problem that was noted is over."""
+        """Report that no event is missed from now on, which clears an earlier problem."""
         ...
 
     async def tell(self, arrived: Sequence[Arrived], memory: object = None) -> None:
-        """Store these, and in the same transaction what must be known after a restart.
+        """Store these events and, in the same transaction, what the source must remember after a restart.
 
-        Raises Conflict, and stores nothing, if another node has told and remembered something in the meantime.
+        Raises Conflict, and stores nothing, if another node has stored a newer memory in the meantime.
         """
         ...
 
-    async def memory(self) -> Any:  # noqa: ANN401  # whatever it told last
-        """Return what was told last; None at first."""
+    async def memory(self) -> Any:  # noqa: ANN401  # the type depends on the source
+        """Return the last stored memory; None at first."""
         ...
 
     async def written_by(self, paths: Sequence[str]) -> Mapping[str, str]:
-        """Return the runs that said that they write these files, by path."""
+        """Return the runs that announced that they write these files, by path."""
         ...
 
     def now(self) -> int: ...

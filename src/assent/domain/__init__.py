@@ -1,1 +1,1 @@
-"""What a breakpoint is and may become: pure values and functions, no I/O."""
+"""Breakpoints, approvals and the audit log as values and functions, without I/O."""

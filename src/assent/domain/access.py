@@ -1,4 +1,4 @@
-"""Who may do what: the roles, the one table of permissions, and the principal that asks."""
+"""Access control: roles, the table of permissions, and the principal behind a request."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -70,19 +70,19 @@ AGENT_PERMISSIONS = frozenset(
 )
 SERVICE_PERMISSIONS = frozenset({Permission.METRICS})
 READ_ONLY = _READS | {Permission.AUDIT, Permission.METRICS}
-"""What is left of anybody's permissions in a project that was removed."""
+"""The only permissions that remain in a removed project."""
 EVERY_ROLE = frozenset(Role)
 ANYTHING = ("*",)
 
 
 def is_anything(patterns: Iterable[str]) -> bool:
-    """Return whether one of the patterns limits nothing: it consists of stars."""
+    """Return whether one of the patterns matches everything because it consists of stars."""
     return any(pattern and not pattern.strip("*") for pattern in patterns)
 
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who did something, as the history shows it: `person:ann`, `agent:ci-bot`, `rule:…`, `system:timeout`."""
+    """Who performed an action, as the history shows it: `person:ann`, `agent:ci-bot`, `rule:…`, `system:timeout`."""
 
     kind: Kind
     name: str
@@ -106,7 +106,7 @@ PROJECT_REMOVED = Actor(Kind.SYSTEM, "project-removed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """The identity behind a request; everything it may do follows from here and never from what it sends."""
+    """The identity behind a request. Permissions depend only on it, never on the contents of the request."""
 
     kind: Kind
     id: str
@@ -120,11 +120,11 @@ class Principal:
     creates_per_minute: int | None = None
     token_id: str | None = None
     session_id: str | None = None
-    """The start of the hash of a browser session's id: names the session and opens nothing."""
+    """The start of the hash of a browser session's ID; it identifies the session, but does not grant access."""
     expires_at: int | None = None
     policy: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
     project_removed: bool = False
-    """Whether the project was removed: then nothing in it can be changed."""
+    """Whether the project was removed, which makes it read-only."""
 
     @property
     def actor(self) -> Actor:
@@ -146,7 +146,10 @@ class Principal:
             raise Forbidden(msg, permission=permission)
 
     def require_speaks_for(self, agent_id: str | None, gate: str) -> None:
-        """An agent token creates only what its patterns allow; without an agent, only the gate is looked at."""
+        """Raise Forbidden unless the token's patterns allow this agent and gate.
+
+        Without an agent, only the gate is checked.
+        """
         if self.agent_ids == ANYTHING and self.gates == ANYTHING:
             return
         if agent_id is not None and not any(glob_matches(pattern, agent_id) for pattern in self.agent_ids):
@@ -159,7 +162,7 @@ class Principal:
             raise Forbidden(msg)
 
     def require_starts(self, process: str) -> None:
-        """An agent token starts only the processes that its patterns allow."""
+        """Raise Forbidden unless the token's patterns allow starting this process."""
         if not any(glob_matches(pattern, process) for pattern in self.processes):
             allowed = (
                 f"it is limited to {', '.join(self.processes)}"
@@ -171,12 +174,12 @@ class Principal:
 
     @property
     def claims_agent_id(self) -> bool:
-        """Whether nothing but its own word says for which agent it speaks."""
+        """Whether the agent ID in a request is only a claim, because the token is not limited to certain agent IDs."""
         return self.kind in {Kind.AGENT, Kind.PERSON} and is_anything(self.agent_ids)
 
 
 def system(name: str) -> Principal:
-    """Return the principal under which Assent records what it does by itself, such as `system:oidc`."""
+    """Return the principal for actions of Assent itself, such as `system:oidc`."""
     return Principal(kind=Kind.SYSTEM, id=f"system:{name}", name=name, project="*")
 
 

@@ -1,4 +1,4 @@
-"""Administrative events: who changed people, access, policy or settings, chained like the events of a breakpoint."""
+"""Admin events: who changed people, access, policies or settings, in hash chains like those of breakpoints."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from assent.domain.audit import UNREADABLE, Finding, Part, broken_links
 from assent.domain.canonical import GENESIS, Json, is_object, link, sha256
 
 INSTALLATION = "*"
-"""The project of acts that belong to no single project."""
+"""The project of admin events that do not belong to a single project."""
 BASELINE = "baseline"
 CHAIN, USE_CHAIN = "adm_", "use_"
 RECEIPT_USED = "receipt-used"
@@ -31,22 +31,22 @@ ACTS = (
     *("delivery-retried", "deliveries-retried", "event-replayed", "firing-retried", "firing-discarded"),
     *("run-cancelled", "run-retried", "breakpoints-imported", "data-restored", BASELINE),
 )
-"""Every type of administrative event, in the order in which pages and docs list them."""
+"""Every type of admin event, in the order in which pages and docs list them."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdminEvent:
-    """One administrative act; `seq` counts from 1 within its chain."""
+    """One administrative action; `seq` counts from 1 within its chain."""
 
     chain_id: str
     seq: int
     project: str
-    """The project whose auditors see it; `*` for an act of the whole installation."""
+    """The project whose auditors can see it; `*` for an action on the whole installation."""
     type: str
     actor: Actor
     at: int
     metadata: Mapping[str, Json]
-    """Subject, token or session (`via`), and the state before and after; secrets only by a fingerprint."""
+    """The subject, the token or session (`via`), and the state before and after; secrets only as a fingerprint."""
     previous: str
     hash: str = ""
 
@@ -56,19 +56,19 @@ class AdminEvent:
 
     @property
     def states(self) -> tuple[Mapping[str, Json], Mapping[str, Json]]:
-        """The state before and after; empty for what was not there."""
+        """The state before and after; empty if the subject did not exist."""
         before, after = self.metadata.get("before"), self.metadata.get("after")
         return before if is_object(before) else {}, after if is_object(after) else {}
 
     def differs(self, field: str) -> bool:
-        """Whether the act has changed this field."""
+        """Whether the action changed this field."""
         before, after = self.states
         return before.get(field) != after.get(field)
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Where a chain ends."""
+    """The end of a chain."""
 
     version: int = 0
     hash: str = GENESIS
@@ -76,7 +76,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the tables say of one subject now."""
+    """The current state of one subject in the tables."""
 
     chain_id: str
     project: str
@@ -89,7 +89,7 @@ def chain_of(project: str) -> str:
 
 
 def use_chain(breakpoint_id: str) -> str:
-    """The chain of a receipt: its one use. Uses have chains of their own so that they never wait for each other."""
+    """Return the chain for the single use of a receipt; separate chains let uses happen without blocking each other."""
     return f"{USE_CHAIN}{breakpoint_id}"
 
 
@@ -98,14 +98,14 @@ def is_admin_chain(subject_id: str) -> bool:
 
 
 def fingerprint(secret: str | bytes | None) -> str | None:
-    """Name a stored hash or ciphertext without showing it."""
+    """Return a short hash that identifies a stored hash or ciphertext without revealing it."""
     if secret is None:
         return None
     return sha256(secret if isinstance(secret, bytes) else secret.encode())[:16]
 
 
 def via_of(by: Principal) -> str | None:
-    """Name the token or session that a request came by."""
+    """Return the token or session that a request used."""
     if by.token_id is not None:
         return f"token:{by.token_id}"
     return f"session:{by.session_id}" if by.session_id is not None else None
@@ -116,7 +116,7 @@ def chained(event: AdminEvent) -> AdminEvent:
 
 
 def body(event: AdminEvent) -> dict[str, Json]:
-    """Return what the hash of an event covers; the metadata includes the project and the subject."""
+    """Return the fields that an event's hash covers; the metadata includes the project and the subject."""
     return {
         "adminChain": event.chain_id,
         "seq": event.seq,
@@ -128,7 +128,7 @@ def body(event: AdminEvent) -> dict[str, Json]:
 
 
 def chain_findings(chain_id: str, events: Sequence[AdminEvent], head: Head | None) -> Iterator[Finding]:
-    """Return where a chain does not hold; the chain of a receipt has no stored head, and one event."""
+    """Yield the inconsistencies of a chain; a receipt's chain has one event and no stored head."""
     try:
         yield from _chain(chain_id, events, head)
     except UNREADABLE as error:
@@ -157,16 +157,16 @@ def _about(chain_id: str, seq: int | None, what: str, part: Part) -> Finding:
 
 
 class Fold:
-    """The last recorded state of each subject, compared with the tables.
+    """Compares the last recorded state of each subject with the tables.
 
-    A subject is known by its chain and its name: roles of one person in two projects are two subjects.
+    A subject is identified by its chain and name: the roles of one person in two projects are two subjects.
     """
 
     def __init__(self, kinds: Iterable[str]) -> None:
         self._kinds = frozenset(kinds)
         self._last: dict[tuple[str, str], AdminEvent] = {}
         self.begun = False
-        """Whether a baseline was recorded; before that there is nothing to compare with."""
+        """Whether a baseline was recorded; before that, nothing can be compared."""
 
     def take(self, event: AdminEvent) -> None:
         self.begun = self.begun or event.type == BASELINE
@@ -175,7 +175,7 @@ class Fold:
             self._last[event.chain_id, event.subject] = event
 
     def compare(self, states: Iterable[State]) -> Iterator[Finding]:
-        """Return every state that does not follow from the log; call it once, with the states of all kinds."""
+        """Yield every difference between the states and the log; call it once, with the states of all kinds."""
         if not self.begun:
             return
         left = dict(self._last)
@@ -207,8 +207,8 @@ def _compared(state: State, event: AdminEvent | None) -> Iterator[Finding]:
         what = f"{state.subject} exists, but no admin event created it"
         yield _about(state.chain_id, event.seq if event else None, what, Part.ADMIN)
         return
-    # Fields that a later version of Assent added are compared once a baseline has recorded them; a policy has no fixed
-    # fields, so that one more is a change.
+    # Fields that a later version of Assent added are compared only after a baseline has recorded them. A policy does
+    # not have fixed fields, so an additional one is a change.
     names = recorded.keys() | state.value.keys() if state.subject.startswith("policy:") else recorded.keys()
     changed = sorted(name for name in names if state.value.get(name) != recorded.get(name))
     if changed:

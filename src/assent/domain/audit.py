@@ -1,4 +1,4 @@
-"""What the rows of one breakpoint must add up to: its chain, its content, and the fold of its events."""
+"""Checks that a breakpoint's rows agree with its chain, its content, and the fold of its events."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ from assent.domain.strategies import Decision, Vote, verdict
 
 PURGED = "purged"
 SPOKEN = frozenset({"commented", "responded"})
-"""The events whose metadata is what people said; purging takes it."""
+"""Events whose metadata contains what people wrote; purging deletes it."""
 _ENDS = frozenset(status.value for status in TERMINAL)
 _PLAIN = frozenset(
     {
@@ -40,7 +40,7 @@ _STUB = re.compile(r"[0-9a-f]{64}")
 
 
 class Part(StrEnum):
-    """What a finding is about."""
+    """The subject of a finding."""
 
     CHAIN = "chain"
     ENDS = "ends"
@@ -55,21 +55,21 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that does not hold, as a sentence about a breakpoint or a rule, and perhaps one of its events."""
+    """One inconsistency, as a sentence about a breakpoint, rule or admin chain, and perhaps one of its events."""
 
     part: Part
     breakpoint_id: str | None
     seq: int | None
     what: str
     rule_id: str | None = None
-    """Set instead of the breakpoint where it is about a rule."""
+    """Set instead of the breakpoint if the finding is about a rule."""
     admin_chain: str | None = None
-    """Set instead of the breakpoint where it is about administrative acts."""
+    """Set instead of the breakpoint if the finding is about admin events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A response with what its row knows beside it; `known_as` is the name of the person it points at."""
+    """A response with other columns of its row; `known_as` is the name of the person that the row refers to."""
 
     response: Response
     person_id: str
@@ -87,7 +87,7 @@ class Comment:
 
 @dataclass(frozen=True, slots=True)
 class FileNamed:
-    """An entry for a context file; purging leaves neither its path nor its language."""
+    """An entry for a context file; purging deletes its path and language."""
 
     n: int
     path: str
@@ -99,7 +99,7 @@ class FileNamed:
 
 @dataclass(frozen=True, slots=True)
 class StoredRouting:
-    """What gives people beside the experts the right to answer, now or later."""
+    """The route and deputies that allow people other than the experts to answer, now or later."""
 
     route_id: str | None
     route: Mapping[str, Json] | None
@@ -108,7 +108,7 @@ class StoredRouting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """Everything the database holds about one breakpoint."""
+    """Everything that the database stores about one breakpoint."""
 
     breakpoint: Breakpoint
     question: Json
@@ -120,14 +120,14 @@ class Stored:
     comments: Sequence[Comment]
     files: Sequence[FileNamed]
     counts_as: str | None = None
-    """The approvals it counts with; not set in rows from before migration 0016."""
+    """The key that approvals must share to count together; not set in rows from before migration 0016."""
     earlier_search: str = ""
-    """What search used before migration 0021; empty in newer rows."""
+    """The search words from before migration 0021; empty in newer rows."""
     routing: StoredRouting | None = None
 
 
 def stub(metadata: Mapping[str, Json]) -> dict[str, Json]:
-    """Return what purging leaves of an event's metadata: the digest that its hash covers."""
+    """Return what purging keeps of an event's metadata: the digest that its hash covers."""
     return {PURGED: sha256(canonical(metadata))}
 
 
@@ -145,7 +145,7 @@ def kept_digest(
     comments: Sequence[Comment],
     files: Sequence[FileNamed],
 ) -> str:
-    """Digest what stays after purging and no other event vouches for."""
+    """Return the digest of what remains after a purge and is not covered by any other event."""
     kept = {
         "project": project,
         "runId": run_id,
@@ -159,7 +159,7 @@ def kept_digest(
 
 def _kept_answer(answer: Answer) -> list[Json]:
     said = answer.response
-    # Left out where it is empty, so that earlier purges still verify.
+    # Left out if empty, so that earlier purges still verify.
     reset: list[Json] = [said.after_reset_by] if said.after_reset_by is not None else []
     return [
         answer.person_id,
@@ -177,17 +177,17 @@ def _kept_answer(answer: Answer) -> list[Json]:
 
 
 def purge(current: Chained, *, at: int, kept: str) -> Event:
-    """Return the event that says what was purged: every event up to a head, and what of the rest is vouched for."""
+    """Return the event that records a purge: every event up to a head, and the digest of the remaining data."""
     metadata = {"events": current.version, "head": current.head, "kept": kept}
     return next_event(current, PURGED, actor=RETENTION, at=at, metadata=metadata)
 
 
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What comes of whatever somebody wrote where something else belongs: not to be read, which is a finding as well."""
+"""Errors from rows that contain values of another type or form, perhaps manipulated; reported as a finding."""
 
 
 def findings(stored: Stored) -> list[Finding]:
-    """Return everything about a breakpoint that does not hold; none when nobody touched it."""
+    """Return every inconsistency in a breakpoint's rows; empty if they were not tampered with."""
     try:
         return list(_findings(stored))
     except UNREADABLE as error:
@@ -219,7 +219,7 @@ def _chain(stored: Stored) -> Iterator[Finding]:
 
 
 class Linked(Protocol):
-    """An event of whatever has a chain of them."""
+    """An event in a chain."""
 
     @property
     def seq(self) -> int: ...
@@ -237,7 +237,7 @@ Link = TypeVar("Link", bound=Linked)
 def broken_links(
     events: Sequence[Link], hash_of: Callable[[Link], str], *, version: int, head: str
 ) -> Iterator[tuple[int | None, str]]:
-    """Return where a chain does not hold, and in what; events are numbered from 1 and end where their row says."""
+    """Yield what is wrong with a chain and where; event numbers start at 1 and end at the row's version and head."""
     last, before = GENESIS, 0
     for event in events:
         if event.seq != before + 1:
@@ -265,7 +265,7 @@ def _at(event: Event, part: Part, what: str) -> Finding:
 
 @dataclass(slots=True)
 class _Said:
-    """What the events say of one person's answer."""
+    """One person's answer according to the events."""
 
     first_at: int
     event: Event
@@ -332,7 +332,7 @@ class _Told:
 
 
 def _said(told: _Told, stored: Stored) -> Iterator[Finding]:
-    """Compare the row with what the events say."""
+    """Compare the row with what the events record."""
     current = stored.breakpoint
     if told.ends != int(current.status is not Status.WAITING):
         what = f"it is {current.status}, but has {told.ends} end events"
@@ -347,7 +347,7 @@ def _said(told: _Told, stored: Stored) -> Iterator[Finding]:
 
 
 def _compared(told: _Told, stored: Stored) -> list[tuple[str, Json, Json]]:
-    """Return what the row says about things, and what the events say."""
+    """Return the name of each value, the value in the row, and the value according to the events."""
     current, events = stored.breakpoint, stored.events
     compared: list[tuple[str, Json, Json]] = [
         ("votes", current.votes, len(told.answers)),
@@ -407,7 +407,7 @@ def _expected_result(current: Breakpoint, stored: Stored) -> Mapping[str, Json] 
 
 
 def _as_in(result: Mapping[str, Json], responses: Sequence[Response]) -> list[Response]:
-    """Put the responses into the order of the result: of two given at the same moment, either may be the first."""
+    """Sort the responses as in the result, because two at the same moment can be in either order."""
     listed: list[Json] = [each.get("respondedBy") for each in result.get("allResponses") or ()]
     names = [each.person for each in responses]
     if sorted(listed) != sorted(names):
@@ -514,7 +514,7 @@ def _events_say(said: _Said) -> Response:
 
 
 def _purged(stored: Stored) -> Iterator[Finding]:
-    """Of what was purged nothing is left, and what is left is vouched for by the event that says so."""
+    """Check that the purged content no longer exists, and that the purge event covers everything that remains."""
     current, last = stored.breakpoint, stored.events[-1] if stored.events else None
     if last is None or last.type != PURGED or last.at != stored.purged_at:
         yield Finding(Part.CONTENT, current.id, None, "it is marked as purged, but no event records the purge")

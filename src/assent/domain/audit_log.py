@@ -1,4 +1,4 @@
-"""What the log of all events and its checkpoints must add up to."""
+"""Checks that the log matches all events, and that its checkpoints match the log."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from assent.domain.checkpoints import BadCheckpoint, check, entry, read
 
 
 class SignedSize(Protocol):
-    """A checkpoint as it is stored."""
+    """A stored checkpoint."""
 
     @property
     def number(self) -> int: ...
@@ -33,7 +33,7 @@ class SignedSize(Protocol):
 
 
 def about(subject_id: str | None, seq: int | None, what: str) -> Finding:
-    """Say something of an event, which is one of a breakpoint, of a rule, or an administrative act."""
+    """Return a finding about an event of a breakpoint, of a rule or of an admin chain."""
     if subject_id is not None and is_admin_chain(subject_id):
         return Finding(Part.LOG, None, seq, what, admin_chain=subject_id)
     if subject_id is not None and subject_id.startswith("rule-"):
@@ -47,21 +47,21 @@ def _said(what: str) -> Finding:
 
 @dataclass(slots=True)
 class LogCheck:
-    """Grows the tree again from the entries of the log, and holds each checkpoint against it as it comes by."""
+    """Rebuilds the tree from the log's entries and compares each checkpoint with it."""
 
     keys: Mapping[str, bytes]
     tree: merkle.Growing = field(default_factory=merkle.Growing)
     position: int = 0
-    """Where the next entry belongs: the size of the tree, unless entries are missing."""
+    """The expected position of the next entry: the size of the tree, unless entries are missing."""
     made: list[merkle.Subtree] = field(default_factory=list[merkle.Subtree])
-    """The subtrees that became whole, until somebody has compared them with those that are kept."""
+    """The completed subtrees that the caller has not yet compared with the stored ones."""
     number: int = 0
     at: int = 0
     forked: bool = False
-    """Once a root is another, all later ones are: it is said once."""
+    """Whether a root did not match; all later ones will not match either, so only the first is reported."""
 
     def entry(self, position: int, subject_id: str, seq: int, logged: str, happened: str | None) -> Iterator[Finding]:
-        """Take the next entry, and say what is wrong with it."""
+        """Add the next entry, and yield what is wrong with it."""
         if position != self.position:
             yield about(subject_id, seq, f"the log entries before it are missing, starting at position {self.position}")
         self.position = position + 1
@@ -72,7 +72,7 @@ class LogCheck:
         self.made += self.tree.add(merkle.leaf(entry(logged)))
 
     def checkpoint(self, stored: SignedSize) -> Iterator[Finding]:
-        """Hold a checkpoint against the log up to its size, which has just been gone through."""
+        """Compare a checkpoint with the log; call this after adding exactly the entries that it covers."""
         name = f"checkpoint {stored.number}"
         if stored.number != self.number + 1:
             yield _said(f"the checkpoints between {self.number} and {stored.number} are missing")
@@ -94,13 +94,13 @@ class LogCheck:
             yield _said(f"{name} does not match the log")
 
     def subtree(self, kept: bytes | None, made: merkle.Subtree) -> Iterator[Finding]:
-        """Hold a hash that is kept against the one that came out."""
+        """Compare a stored hash with the computed one."""
         if kept != made.hash and not self.forked:
             yield _said(f"the stored hash {made.n} at level {made.level} does not match the log")
 
 
 def anchor_findings(where: str, anchored: Mapping[str, object], stored: SignedSize | None) -> Iterator[Finding]:
-    """Hold what was told outside against what the database has under the same number."""
+    """Compare a checkpoint that was published elsewhere with the stored one of the same number."""
     name = f"checkpoint {anchored['number']}"
     if stored is None:
         yield _said(f"{name} is in {where}, but not in the database: it was removed, or an older backup was restored")

@@ -1,4 +1,4 @@
-"""Who may answer beside the experts: what is stored of it must follow from events and from the routes in the log."""
+"""Checks that stored deputies and routes follow from events and from the recorded routes."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from assent.domain.routes_file import read
 from assent.domain.routing import Deputy
 
 CLOCK_SKEW = 300 * SECOND
-"""How far the clocks of two nodes may be apart: one records a change of a route, the other creates a breakpoint."""
+"""How far the clocks of two nodes may differ: one records a change of a route, the other creates a breakpoint."""
 PREFERENCES = "notification-preferences:"
 Versions = Sequence[AdminEvent]
 """The recorded versions of one subject, oldest first."""
@@ -30,7 +30,7 @@ class RouteLog:
 
     versions: Mapping[tuple[str, str], Versions]
     began_at: int | None
-    """When the log of administrative acts began; None if it has no baseline yet."""
+    """When the admin log began; None if it does not have a baseline yet."""
     preferences: Mapping[str, Versions] = field(default_factory=dict[str, Versions])
     preferences_began_at: int | None = None
     """When preferences were first recorded; None if that has not happened yet."""
@@ -50,7 +50,7 @@ class RouteLog:
 
 
 def routing_findings(stored: Stored, log: RouteLog) -> list[Finding]:
-    """Return what of a routing gives the right to answer, but follows from no event and no recorded route."""
+    """Return the stored deputies and routes that do not follow from an event or a recorded route."""
     try:
         return list(_findings(stored, log))
     except (*UNREADABLE, AssentError) as error:
@@ -80,7 +80,7 @@ def _findings(stored: Stored, log: RouteLog) -> Iterator[Finding]:
 
 
 def deputies(events: Sequence[Event]) -> set[Deputy]:
-    """Return who was admitted by delegations and escalations."""
+    """Return the deputies that delegations and escalations made eligible."""
     found: set[Deputy] = set()
     for event in events:
         said = event.metadata
@@ -102,7 +102,7 @@ def _shown(deputy: Deputy) -> str:
 
 
 def _was_away(event: Event, log: RouteLog) -> bool:
-    """Whether recorded preferences lead from the person who was away to their deputy, perhaps over others."""
+    """Whether recorded preferences lead from the absent person to this deputy, directly or through others."""
     began_at = log.preferences_began_at
     if began_at is None or event.at < began_at:
         return True
@@ -113,12 +113,12 @@ def _was_away(event: Event, log: RouteLog) -> bool:
 
 
 def _deputies_of(versions: Versions, at: int) -> Iterator[str]:
-    """Return the deputies that a person had about this moment."""
+    """Yield the deputies that a person had at about this time."""
     for version, following in zip_longest(versions, versions[1:]):
         if version.at - CLOCK_SKEW > at or (following is not None and following.at + CLOCK_SKEW < at):
             continue
         content = version.states[1].get("content")
-        # What cannot be read names no deputy; of the rest, this machine may not know the time zone any more.
+        # Invalid preferences do not name a deputy. Only `away` is parsed, because the time zone may be unknown here.
         with contextlib.suppress(InvalidRequest):
             wishes = read_preferences({"away": content.get("away") if is_object(content) else None})
             if (found := deputy(wishes, at)) is not None:
@@ -130,12 +130,12 @@ def _is_recorded(stored: Stored, log: RouteLog) -> bool:
     assert routing is not None, "checked by the caller"
     kept = _comparable(routing.route or {})
     if routing.route_id is None:
-        # Without a route of its own, a breakpoint only gets the ticket that its project demands.
+        # Without a route, a breakpoint has only the ticket that its project requires.
         return replace(kept, channels=()) == Route(id="", pattern="*", channels=())
     versions = log.versions.get((current.project, f"route:{routing.route_id}"), ())
     began_at = versions[0].at if versions and versions[0].type == BASELINE else log.began_at
     if began_at is None or current.created_at < began_at:
-        return True  # the route was taken before routes were recorded
+        return True  # created before routes were recorded
     return any(
         _follows(kept, _comparable(content))
         for version, following in zip_longest(versions, versions[1:])
@@ -146,7 +146,7 @@ def _is_recorded(stored: Stored, log: RouteLog) -> bool:
 
 
 def _could_be_chosen(stored: Stored, version: AdminEvent) -> bool:
-    """Whether this version of a route was enabled and its pattern matches; purging takes what patterns look at."""
+    """Whether this version of a route was enabled and its pattern matches; after a purge, only the former is known."""
     after = version.states[1]
     if not after.get("enabled", True):
         return False
@@ -154,11 +154,11 @@ def _could_be_chosen(stored: Stored, version: AdminEvent) -> bool:
 
 
 def _comparable(content: Mapping[str, Json]) -> Route:
-    """Read a route without its timeout, which became the deadline of the breakpoint."""
+    """Parse a route without its timeout, which became the deadline of the breakpoint."""
     return replace(read(content, route_id=""), timeout=None)
 
 
 def _follows(kept: Route, recorded: Route) -> bool:
-    """Compare two routes; a demanded ticket adds its channels to the recorded ones."""
+    """Return whether two routes are equal, apart from channels that a required ticket added."""
     same = replace(kept, channels=()) == replace(recorded, channels=())
     return same and kept.channels[: len(recorded.channels)] == recorded.channels

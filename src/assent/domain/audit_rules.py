@@ -1,4 +1,4 @@
-"""What the rows of a rule must add up to, and whether what rules decided follows from what they said then."""
+"""Checks that rules match their recorded events, and that auto-approvals follow from a rule's version at the time."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ from assent.domain.rules import Source, subject_of
 from assent.domain.terms import Terms
 
 APART = 60 * SECOND
-"""How far two moments may contradict each other. A change is dated when it is made and seen when it is committed:
-until then others rightly go by what stood before."""
+"""Tolerance between two timestamps. A change is dated when it is made, but other nodes see it only after the commit,
+and correctly use the earlier version until then."""
 COUNT = Source.AFTER_N.value
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRule:
-    """Everything the database holds about one rule."""
+    """Everything that the database stores about one rule."""
 
     rule: Rule
     events: Sequence[RuleEvent]
@@ -32,7 +32,7 @@ class StoredRule:
 
 @dataclass(frozen=True, slots=True)
 class Shadow:
-    """What is stored of a rule in shadow that matched, and what the creation of that breakpoint says of it."""
+    """A stored match of a rule in shadow mode, and what the breakpoint's creation event says about it."""
 
     rule_id: str
     breakpoint_id: str
@@ -42,11 +42,11 @@ class Shadow:
     created_at: int | None
     told: Sequence[Mapping[str, Json]]
     said: Mapping[str, Json] | None
-    """What the rule said in that version; None if it never had it."""
+    """The rule's content in that version; None if the version does not exist."""
 
 
 def rule_findings(stored: StoredRule) -> list[Finding]:
-    """Return everything about a rule that does not hold; none when nobody touched it."""
+    """Return every inconsistency in a rule's rows; empty if they were not tampered with."""
     try:
         return list(_rule(stored))
     except UNREADABLE as error:
@@ -88,21 +88,25 @@ def _compared(rule: Rule, events: Sequence[RuleEvent]) -> Iterator[tuple[str, Js
 
 
 def approving(stored: Stored) -> str | None:
-    """Return the name of the rule that approved it, if one did."""
+    """Return the name of the rule that approved a breakpoint, or None if a rule did not approve it."""
     by = stored.breakpoint.ended_by
     return by.name if by is not None and by.kind is Kind.RULE else None
 
 
 def shadows_told(stored: Stored) -> list[str]:
-    """Return the rules in shadow that matched, as its creation says."""
+    """Return the rules in shadow mode that matched, according to the creation event."""
     try:
         return [each["rule"] for each in stored.events[0].metadata.get("shadow") or ()] if stored.events else []
     except UNREADABLE:
-        return []  # its hash is wrong as well, which is told elsewhere
+        return []  # the hash of the event does not match either, which is reported separately
 
 
 def approval_findings(stored: Stored, history: Sequence[RuleEvent], *, approvals: int) -> list[Finding]:
-    """Return why no rule may have decided it so: `history` is of the rule that did, `approvals` how many of people."""
+    """Return every reason why an auto-approval is not valid.
+
+    `history` contains the events of the approving rule, and `approvals` is the actual number of consecutive human
+    approvals.
+    """
     try:
         return list(_approval(stored, history, approvals))
     except UNREADABLE as error:
@@ -133,7 +137,7 @@ def _wrong(stored: Stored, what: str) -> Finding:
 
 
 def _alone(stored: Stored) -> Iterator[Finding]:
-    """What a rule approves is raised and released in one moment, and nobody else has a part in it."""
+    """Check that the breakpoint was released when it was created, with no other events than warnings and a purge."""
     lived = [(each.type, each.at) for each in stored.events if each.type not in {"warned", PURGED}]
     at = stored.breakpoint.created_at
     if lived != [("created", at), ("released", at)]:
@@ -142,7 +146,7 @@ def _alone(stored: Stored) -> Iterator[Finding]:
 
 
 def _stops(stored: Stored) -> Iterator[str]:
-    """What no rule may approve, as far as it can still be seen."""
+    """Yield the reasons why no rule could approve the breakpoint, as far as they can still be checked."""
     current = stored.breakpoint
     if current.risk == "high":
         yield "it is high risk"
@@ -153,7 +157,7 @@ def _stops(stored: Stored) -> Iterator[str]:
 
 
 def wanted(stored: Stored) -> int:
-    """Return how many approvals in a row it asks for; of what was purged, that is not known any more."""
+    """Return how many consecutive approvals a breakpoint requires; 1 after a purge, which deletes the number."""
     asked: Any = stored.breakpoint.payload.get("autoApproveAfterN")
     return 1 if stored.purged_at is not None else asked if isinstance(asked, int) else 0
 
@@ -219,7 +223,7 @@ def _read(text: str) -> Pattern | None:
 
 
 def missing_shadows(stored: Stored, there: Iterable[str]) -> Iterator[Finding]:
-    """Return the rules in shadow that matched according to its creation, and of which nothing is stored."""
+    """Yield a finding for each shadow-mode match that the creation event records but that is not stored."""
     for name in sorted(set(shadows_told(stored)) - set(there)):
         what = f"the rule {name} matched it in shadow mode, but the match is not stored"
         yield Finding(Part.FOLD, stored.breakpoint.id, 1, what)

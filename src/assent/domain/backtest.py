@@ -1,6 +1,6 @@
-"""What a rule would have done to a past breakpoint, judged by the same code that judges new ones.
+"""Back-tests: the effect of a rule on past breakpoints, determined by the code that evaluates new ones.
 
-What is not read yet or has been purged is unknown; where only the content can tell, the answer says so.
+Content that was not read yet or was purged is unknown; if the result depends on it, the effect says so.
 """
 
 from collections.abc import Iterator
@@ -14,12 +14,12 @@ from assent.domain.rules import STOPS, recommend
 
 
 class Outcome(StrEnum):
-    """What became of a breakpoint without the rule."""
+    """The outcome of a breakpoint without the rule."""
 
     APPROVED = "approved"
     REJECTED = "rejected"
     TIMED_OUT = "timedOut"
-    """Rejected, but by its deadline."""
+    """Rejected because its deadline passed."""
     AUTO = "auto"
     EXPIRED = "expired"
     CANCELLED = "cancelled"
@@ -27,46 +27,46 @@ class Outcome(StrEnum):
 
 
 class Effect(StrEnum):
-    """What the rule would have done."""
+    """The effect that the rule would have had."""
 
     NONE = "none"
     UNKNOWN = "unknown"
-    """It cannot be known whether the pattern matches, so it does not."""
+    """Whether the pattern matches is unknown, so the rule does not apply."""
     STOPPED = "stopped"
-    """It matches, but a person would have been asked anyway."""
+    """The pattern matches, but a human decision was required anyway."""
     PURGED = "purged"
-    """It matches, but whether a person would have been asked anyway is gone with the content."""
+    """The pattern matches, but whether a human decision was required anyway was purged with the content."""
     ACTS = "acts"
     UNSURE = "unsure"
-    """It acts because it cannot be ruled out that it matches."""
+    """The rule acts because a match cannot be ruled out."""
     UNREAD = "unread"
-    """Only the content can tell."""
+    """The result depends on the content, which has not been read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """A past breakpoint, or many that are alike in everything that was looked at."""
+    """A past breakpoint, or several that are equal in everything that was read."""
 
     subject: Subject
     unread: frozenset[str] = frozenset()
-    """Attributes that nobody has looked at yet; their places in the subject are empty."""
+    """Attributes that were not read yet; they are missing in the subject."""
     gone: frozenset[str] = frozenset()
-    """Attributes that were purged; there is nothing left to look at."""
+    """Attributes that were purged."""
     purged: bool = False
     loud: bool = False
-    """The content is not read, and may ask for a person."""
+    """Whether the content, which was not read, may require a human decision."""
     hard_stop: bool = False
     plain: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A rule that nobody has saved, and the rules that would have come before it."""
+    """An unsaved rule, and the rules that would have taken precedence over it."""
 
     pattern: Pattern
     action: RuleAction
     book: Rulebook
-    """Of the live rules that stop; others have no say in what this one would have done."""
+    """Contains only live rules that stop approvals; others do not affect the result."""
     now: int
     _partial: dict[frozenset[str], Pattern] = field(default_factory=dict[frozenset[str], Pattern], compare=False)
 
@@ -115,13 +115,13 @@ class Trial:
 
 
 def mentions(pattern: Pattern) -> frozenset[str]:
-    """Return the attributes that a pattern asks about, beside the gate."""
+    """Return the attributes that a pattern uses, other than the gate."""
     return frozenset(each.path[0] for each in predicates(pattern))
 
 
 @dataclass(frozen=True, slots=True)
 class _Unseen(Expression):
-    """A predicate whose attribute is not known, not even whether it exists."""
+    """A predicate whose attribute is unknown, including whether it exists."""
 
     predicate: Predicate
 

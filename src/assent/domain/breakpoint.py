@@ -1,4 +1,4 @@
-"""The breakpoint: its states, the one table of moves between them, and the functions that apply it."""
+"""Breakpoints: their states, the table of transitions, and the functions that apply them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from assent.domain.routing import Seat
 from assent.domain.strategies import Decision
 
 NEVER = 2**62
-"""The due time of a breakpoint without a deadline: sorts last, is never reached."""
+"""The due time of a breakpoint without a deadline: it sorts last and is never reached."""
 
 
 class Status(StrEnum):
@@ -71,7 +71,7 @@ EVENT_OF = {
 
 @dataclass(frozen=True, kw_only=True)
 class Outline:
-    """What a move reads and changes: all that a sweep loads of the thousands it ends."""
+    """The fields that a transition reads and changes; a sweep that ends thousands of breakpoints loads only these."""
 
     id: str
     project: str
@@ -80,7 +80,7 @@ class Outline:
     digest: str
     created_at: int
     due_at: int
-    # ── what happens to it ──
+    # These change after creation:
     status: Status = Status.WAITING
     decision: Decision | None = None
     updated_at: int = 0
@@ -91,7 +91,7 @@ class Outline:
     head: str = GENESIS
 
     def but(self, **changes: object) -> Self:
-        """Return a copy with these fields changed; dataclasses.replace takes far longer on a value this wide."""
+        """Return a copy with these fields changed, because dataclasses.replace is far slower for so many fields."""
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__, **changes)
         return copy
@@ -102,7 +102,7 @@ class Outline:
 
 @dataclass(frozen=True, kw_only=True)
 class Breakpoint(Outline):
-    """One pause. Everything above the line is fixed at creation; the digest covers what a reviewer is asked about."""
+    """A breakpoint. The digest covers the content that a reviewer is asked about."""
 
     agent_id: str
     run_id: str | None
@@ -120,8 +120,8 @@ class Breakpoint(Outline):
     auto_approval: Mapping[str, Json]
     warnings: tuple[str, ...]
     agent_id_claimed: bool = False
-    """Nothing but the agent's own word says that it is this agent."""
-    # ── what happens to it ──
+    """Whether the agent ID is only a claim of the agent."""
+    # These change after creation:
     comments: int = 0
     votes: int = 0
 
@@ -160,19 +160,19 @@ class Response:
     override: bool = False
     digest: str | None = None
     after_reset_by: str | None = None
-    """The admin who reset this person's access, which was not confirmed when they answered."""
+    """The admins who reset this person's access, which was not confirmed when they answered."""
 
 
 def record(
     current: Moved, kind: str, *, actor: Actor, at: int, metadata: Mapping[str, Json] | None = None
 ) -> tuple[Moved, Event]:
-    """Append one event to the chain of the breakpoint; never mutate."""
+    """Append one event to the chain of a breakpoint; return the changed breakpoint and the event."""
     event = next_event(current, kind, actor=actor, at=at, metadata=metadata)
     return current.but(version=event.seq, head=event.hash, updated_at=at), event
 
 
 class Chained(Protocol):
-    """Whatever has a chain of events, and where it ends."""
+    """Anything with a chain of events: its ID, and the end of the chain."""
 
     @property
     def id(self) -> str: ...
@@ -191,12 +191,12 @@ def next_event(on: Chained, kind: str, *, actor: Actor, at: int, metadata: Mappi
 
 
 def event_body(breakpoint_id: str, seq: int, kind: str, actor: Actor, at: int) -> dict[str, Json]:
-    """What the hash of an event covers, beside its metadata."""
+    """Return the fields that an event's hash covers, apart from its metadata."""
     return {"breakpointId": breakpoint_id, "seq": seq, "type": kind, "actor": str(actor), "at": at}
 
 
 def terms_of(made: Breakpoint) -> str:
-    """Digest what is fixed at creation and not part of the content: who is asked, how, and until when."""
+    """Return the digest of what is fixed at creation but not part of the content: who is asked, how, and until when."""
     return terms_digest(
         {
             "attempt": made.payload.get("attempt"),
@@ -216,7 +216,7 @@ def terms_of(made: Breakpoint) -> str:
 def advance(
     current: Moved, action: Action, *, actor: Actor, at: int, metadata: Mapping[str, Json] | None = None
 ) -> tuple[Moved, Event]:
-    """Return the changed breakpoint and the event to record, or say why the move is not possible."""
+    """Return the changed breakpoint and the event to record, or raise AlreadyEnded if it is not waiting."""
     target = TRANSITIONS.get((current.status, action))
     if target is None:
         raise ended(current)
@@ -226,7 +226,7 @@ def advance(
     return changed.but(status=target, ended_at=at, ended_by=actor), event
 
 
-def release(  # what a release is made of
+def release(
     current: Moved,
     decision: Decision,
     *,
@@ -235,7 +235,7 @@ def release(  # what a release is made of
     result: Mapping[str, Json],
     why: Mapping[str, Json] | None = None,
 ) -> tuple[Moved, Event]:
-    """Return it released, and the event; `why` is kept in the event."""
+    """Return the released breakpoint and the event, whose metadata includes `why`."""
     metadata: dict[str, Json] = {"decision": decision.value, "digest": current.digest, **(why or {})}
     changed, event = advance(current, Action.RELEASE, actor=actor, at=at, metadata=metadata)
     return changed.but(decision=decision, result=result), event
@@ -244,7 +244,7 @@ def release(  # what a release is made of
 def approve_by_rule(
     current: Moved, rule: str, *, at: int, why: Mapping[str, Json] | None = None
 ) -> tuple[Moved, Event]:
-    """Release a breakpoint that nobody has to be asked about."""
+    """Release a breakpoint that a rule approves without asking a person."""
     actor = Actor(Kind.RULE, rule)
     return release(current, Decision.APPROVED, actor=actor, at=at, result=answered_by_rule(actor), why=why)
 
@@ -263,7 +263,7 @@ def answered_by_rule(actor: Actor) -> dict[str, Json]:
 
 
 def time_out(current: Moved, *, at: int, actor: Actor = TIMEOUT) -> tuple[Moved, Event]:
-    """End a breakpoint at its deadline as its maker asked; a timeout is never an approval."""
+    """End a breakpoint at its deadline as its `on_timeout` says; a timeout never approves."""
     if current.on_timeout == "reject":
         result = unanswered(Status.RELEASED) | {"decision": Decision.REJECTED.value, "respondedBy": str(actor)}
         return release(current, Decision.REJECTED, actor=actor, at=at, result=result)
@@ -271,7 +271,7 @@ def time_out(current: Moved, *, at: int, actor: Actor = TIMEOUT) -> tuple[Moved,
 
 
 def timed_out(current: Moved, at: int) -> Moved:
-    """Return how it stands at a moment: past its deadline, as ended, whether anybody has written that down or not."""
+    """Return a breakpoint as of this moment: ended if its deadline has passed, even if that was not recorded yet."""
     return time_out(current, at=current.due_at)[0] if current.overdue(at) else current
 
 
@@ -293,7 +293,7 @@ def unanswered(status: Status) -> dict[str, Json]:
 
 
 def ended(current: Outline) -> AlreadyEnded:
-    """Say which outcome stands, so that the second of two deciders knows who was first."""
+    """Return the error with the existing outcome, so that the second reviewer knows who was first."""
     what = current.decision or current.status
     msg = f"This has already been {what} by {current.ended_by}. Nothing was changed."
     standing = {
@@ -306,7 +306,7 @@ def ended(current: Outline) -> AlreadyEnded:
 
 
 def answered(decision: Decision, responses: Sequence[Response], *, last: Response) -> dict[str, Any]:
-    """Build the BreakpointResult that the agent gets."""
+    """Return the BreakpointResult for the agent."""
     result: dict[str, Any] = {
         "approved": decision is Decision.APPROVED,
         "status": Status.RELEASED.value,

@@ -1,4 +1,4 @@
-"""Digests that name one call: the tool, function or command with all of its arguments."""
+"""Digests that identify one call: a tool, function or command with all of its arguments."""
 
 from collections.abc import Mapping
 
@@ -6,15 +6,15 @@ from assent.domain.canonical import Json, canonical, is_object, sha256
 from assent.domain.protected_paths import COMMANDS, PATHS
 
 CALL_DIGEST = "callDigest"
-"""Payload field that carries the digest."""
+"""Payload field that contains the digest."""
 HIDDEN = "hidden"
-"""Payload field: the names of what is not shown of a call."""
+"""Payload field with the names of the parts of a call that are not shown."""
 CALL = ("tool", "function", "arguments", "command")
 """Payload fields that show a call."""
 _TOOL, _FUNCTION, _COMMAND = b"assent-tool-call/1\n", b"assent-call/1\n", b"assent-command/1\n"
 _WHOLE = b"assent-whole-call/1\n"
 _MORE = COMMANDS | PATHS | {"input", "inputs", "params", "parameters", "cwd", HIDDEN}
-"""Payload fields that say more about a call where it is shown."""
+"""Other payload fields that belong to a call if the payload shows one; names are compared in lowercase."""
 
 
 def tool_digest(tool: str, arguments: Mapping[str, Json]) -> str:
@@ -26,9 +26,9 @@ def function_digest(function: str, arguments: Mapping[str, Json]) -> str:
 
 
 def call_digest(payload: Mapping[str, Json]) -> str | None:
-    """Return the digest of the call that a payload shows, or None where it shows none; a claimed one is not read.
+    """Return the digest of the call that a payload shows, or None if it shows none; a claimed digest is ignored.
 
-    It covers the call whole: whatever is shown beside a tool or function and its arguments makes it another call.
+    It covers the whole call: any other field that belongs to the call changes the digest.
     """
     said = call_parts(payload)
     arguments: Json = said.get("arguments")
@@ -45,7 +45,7 @@ def call_digest(payload: Mapping[str, Json]) -> str | None:
 
 
 def call_parts(payload: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the fields of a payload that say what a call does."""
+    """Return the payload fields that determine what a call does."""
     return {name: value for name, value in payload.items() if name in CALL or name.lower() in _MORE}
 
 
@@ -54,5 +54,5 @@ def shows_call(payload: Mapping[str, Json]) -> bool:
 
 
 def hides(payload: Mapping[str, Json]) -> bool:
-    """Return whether a call is not shown whole, so that two that look alike may differ."""
+    """Return whether part of a call is hidden, so that two calls that look alike may differ."""
     return bool(payload.get(HIDDEN))

@@ -1,4 +1,4 @@
-"""Strict JSON in, canonical JSON (RFC 8785) out, digests, and the audit chain."""
+"""Strict JSON parsing, canonical JSON (RFC 8785), digests, and the hashes of the audit chain."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ Json: TypeAlias = Any
 MAX_DEPTH = 64
 MAX_INTEGER = 2**53 - 1
 GENESIS = "0" * 64
-# Runs of plain characters at once: one by one takes four times as long.
+# Matches runs of plain characters at once, because one by one takes four times as long.
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _BRACKET = re.compile(r"[\[\]{}]")
 _OPENER = re.compile(r'\{(?=[\s"}])|\[')
@@ -32,27 +32,27 @@ def is_array(value: Json) -> TypeGuard[list[Json]]:
 
 
 def pointer_step(key: str | int) -> str:
-    """Return a key as it stands in a JSON pointer (RFC 6901)."""
+    """Escape a key for a JSON pointer (RFC 6901)."""
     return str(key).replace("~", "~0").replace("/", "~1")
 
 
 def pointer_key(step: str) -> str:
-    """Return the key that a step of a JSON pointer stands for."""
+    """Unescape a step of a JSON pointer."""
     return step.replace("~1", "/").replace("~0", "~")
 
 
 def strict_loads(body: bytes) -> Json:
-    """Parse JSON as both databases and every browser will read it, or raise MalformedJson.
+    """Parse JSON that both databases and every browser read in the same way, or raise MalformedJson.
 
-    Refused: anything but UTF-8, NaN and infinities, duplicate keys, integers beyond 2^53, NUL, lone surrogates,
-    nesting deeper than 64.
+    Refused: NaN and infinities, duplicate keys, integers beyond ±(2^53 - 1), NUL, lone surrogates, nesting deeper than
+    64, and encodings other than UTF-8.
     """
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
         msg = "The body is not UTF-8."
         raise MalformedJson(msg) from error
-    # Openers bound the depth from above: most bodies need no walk, also if they are full of {/templates}.
+    # The number of opening brackets limits the depth, so most bodies need no walk, even with many {/templates}.
     if text.count("{") + text.count("[") > MAX_DEPTH and len(_OPENER.findall(text)) > MAX_DEPTH:
         _refuse_deep(text)
     try:
@@ -60,7 +60,7 @@ def strict_loads(body: bytes) -> Json:
     except json.JSONDecodeError as error:
         msg = f"{error.msg} at line {error.lineno}, column {error.colno}."
         raise MalformedJson(msg, line=error.lineno, column=error.colno) from error
-    # Raw UTF-8 holds neither surrogates nor (inside strict strings) NUL: only an escape can bring them in.
+    # UTF-8 cannot contain surrogates, and strict strings cannot contain NUL, so only an escape can produce them.
     if "\\u" in text:
         _refuse_hostile_text(value)
     return value
@@ -97,7 +97,7 @@ def _refuse_hostile_text(value: Json) -> None:
 def _unique_pairs(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        # Counted, not searched: a body holds a hundred thousand keys.
+        # Counted in one pass, because a body can have a hundred thousand keys.
         twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
         msg = f"The key {twice!r} appears twice in one object."
         raise MalformedJson(msg)
@@ -105,7 +105,7 @@ def _unique_pairs(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 
 
 def _bounded_int(digits: str) -> int:
-    # The length first: int() of a million digits is slow, and refuses with another error.
+    # Check the length first: int() of a million digits is slow, and raises another error.
     if len(digits) > len("-9007199254740991") or abs(number := int(digits)) > MAX_INTEGER:
         msg = "An integer is outside ±(2^53 - 1). Send it as a string."
         raise MalformedJson(msg)
@@ -134,15 +134,15 @@ _PLAIN = json.JSONEncoder(
 
 
 def canonical(value: Json) -> bytes:
-    """Return the RFC 8785 form: one byte string for one value, whoever computes it."""
-    # For text, integers and Basic-Multilingual-Plane keys the C encoder gives the same bytes ten times as fast.
+    """Return the RFC 8785 form: every implementation returns the same bytes for a value."""
+    # For text, integers and ASCII keys, the C encoder returns the same bytes ten times as fast.
     if _plain(value):
         return _PLAIN.encode(value).encode("utf-8")
     return rfc8785.dumps(value)
 
 
 def _plain(value: Json) -> bool:
-    # Loops, not all(), and atoms without a call: this runs over every body and event.
+    # Loops instead of all(), and no call for atoms, because this runs for every body and event.
     if is_object(value):
         for key, item in value.items():
             if not key.isascii() or (type(item) not in _ATOMS and not _plain(item)):
@@ -161,21 +161,21 @@ def sha256(data: bytes) -> str:
 
 
 def content_digest(content: Mapping[str, Json]) -> str:
-    """Digest what a reviewer is asked about; files stand in it by their own digests."""
+    """Return the content hash of a breakpoint; files are represented by their own digests."""
     return sha256(b"assent-content/1\n" + canonical(content))
 
 
 def terms_digest(terms: Mapping[str, Json]) -> str:
-    """Digest under which conditions a breakpoint is answered: text and integers under our own names."""
+    """Return the digest of the terms of a breakpoint, whose values and keys need no canonicalization."""
     return sha256(b"assent-terms/1\n" + _PLAIN.encode(terms).encode("utf-8"))
 
 
 def link(previous: str, event: Mapping[str, Json]) -> str:
-    """Hash one event onto the chain of its breakpoint."""
+    """Return the hash that links an event to the previous one in its chain."""
     return seal(previous, {**event, "metadata": sha256(canonical(event.get("metadata", {})))})
 
 
 def seal(previous: str, event: Mapping[str, Json]) -> str:
-    """Hash an event whose metadata is given by its digest: it can be purged, and the chain still be checked."""
-    # Nothing but text and integers under our own names: the canonical form without looking.
+    """Return the hash of an event whose metadata is a digest, so that the chain can be verified after a purge."""
+    # Only text and integers under our own keys, so the plain encoder returns the canonical form.
     return sha256(f"assent-event/1\n{previous}\n{_PLAIN.encode(event)}".encode())

@@ -1,7 +1,7 @@
 """Checkpoints: the size and the root of the log of all events at one moment, signed with Ed25519.
 
-The form is that of a signed note with a checkpoint in it (C2SP signed-note and tlog-checkpoint), so that programs that
-are not ours can check it: origin, size, root, and two lines of ours, the number and the time.
+A checkpoint is a signed note (C2SP signed-note and tlog-checkpoint), so that other programs can verify it: origin,
+size, root, and two extension lines with the number and the time.
 """
 
 import base64
@@ -27,15 +27,15 @@ _NOTE = re.compile(
 
 
 class BadCheckpoint(ValueError):
-    """What was read is not a checkpoint, or nobody known signed it."""
+    """The text is not a checkpoint, or is not signed with a trusted key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """What is signed: that the log had this size and this root."""
+    """The signed statement that the log had this size and this root."""
 
     origin: str
-    """Names the log; the same for all its checkpoints, whichever key signed them."""
+    """The name of the log, the same in all its checkpoints, regardless of the key."""
     number: int
     size: int
     root: bytes
@@ -46,23 +46,23 @@ class Checkpoint:
 
 
 def entry(event_hash: str) -> bytes:
-    """What stands in the log for an event: its hash, as it is written, which covers all the rest of it."""
+    """Return the log entry for an event: its hash as text, which covers everything else in the event."""
     return event_hash.encode()
 
 
 def key_id(origin: str, public: bytes) -> str:
-    """Name a key as signed notes do: by a short hash of the name it signs under, and of itself."""
-    named = origin.encode(errors="surrogatepass")  # such a name is nobody's, but no reason to break off
+    """Return the ID of a key in signed notes: a short hash of its name and of the key itself."""
+    named = origin.encode(errors="surrogatepass")  # an unencodable name matches no key, but must not raise
     return sha256(named + b"\n" + _ED25519 + public)[: 2 * _KEY_HASH_BYTES]
 
 
 def verifier_key(origin: str, public: bytes) -> str:
-    """Write a public key as programs that check signed notes take it."""
+    """Return a public key in the format of programs that verify signed notes."""
     return f"{origin}+{key_id(origin, public)}+{_spelt(_ED25519 + public)}"
 
 
 def read_verifier_key(text: str) -> tuple[str, bytes]:
-    """Return the id and the bytes of a public key written that way."""
+    """Parse a public key in that format, and return its ID and bytes."""
     origin, _, rest = text.strip().partition("+")
     named, _, spelt = rest.partition("+")
     public = _bytes(spelt).removeprefix(_ED25519)
@@ -81,7 +81,7 @@ def sign(checkpoint: Checkpoint, seed: bytes) -> str:
 
 
 def read(note: str) -> tuple[Checkpoint, str]:
-    """Return the checkpoint in a note, and the id of the key that is said to have signed it; check nothing."""
+    """Return the checkpoint in a note and the ID of the key that it names, without verifying the signature."""
     found = _NOTE.fullmatch(note)
     if found is None or found["name"] != found["origin"]:
         msg = "this is not a checkpoint"
@@ -100,7 +100,7 @@ def read(note: str) -> tuple[Checkpoint, str]:
 
 
 def check(note: str, keys: Mapping[str, bytes]) -> Checkpoint:
-    """Return the checkpoint in a note that one of these public keys signed, or raise BadCheckpoint."""
+    """Return the checkpoint in a note if one of these public keys signed it, or raise BadCheckpoint."""
     checkpoint, named = read(note)
     public = keys.get(named)
     if public is None or key_id(checkpoint.origin, public) != named:
@@ -120,7 +120,7 @@ def _spelt(value: bytes) -> str:
 
 
 def _bytes(text: str) -> bytes:
-    """Read base64; one spelling only for one value."""
+    """Decode base64, accepting only the canonical spelling of a value."""
     msg = "this is not base64"
     try:
         found = base64.b64decode(text)
@@ -134,7 +134,7 @@ def _bytes(text: str) -> bytes:
 def _moment(text: str) -> int:
     try:
         at = from_iso(text)
-        iso(at)  # an offset may lead to a year that UTC does not have
+        iso(at)  # with an offset, the year in UTC can be out of range
     except (ValueError, OverflowError) as error:
         msg = "its time is not valid"
         raise BadCheckpoint(msg) from error

@@ -1,4 +1,4 @@
-"""What a look at an agent's gates finds: how bad it is, where it stands, and what to do about it."""
+"""Findings about an agent's gates: their severity, where the problem is, and how to fix it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +20,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A file and a JSON pointer into it; or an address, or the name of a variable, without a pointer."""
+    """A file with a JSON pointer into it; or a URL or the name of a variable, without a pointer."""
 
     where: str
     pointer: str | None = None
@@ -30,13 +30,13 @@ class Place:
 
 
 def number(value: float) -> str:
-    """Write a number as a person would."""
+    """Format a number without unnecessary decimal places."""
     return str(value) if isinstance(value, int) else f"{value:g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that was looked at: what is the matter with it, or that nothing is."""
+    """The result of one check, also if nothing is wrong."""
 
     check: str
     severity: Severity
@@ -47,12 +47,12 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A file with settings as JSON, or why it could not be read."""
+    """A file with JSON settings, or the reason why it cannot be read."""
 
     path: str
     content: Json = None
     managed: bool = False
-    """Whether the organisation put it there, where nobody else can change it."""
+    """Whether the organization manages this file, so that users cannot change it."""
     trouble: str = ""
 
     @property
@@ -62,20 +62,20 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What the settings meet where they are used: variables, programs, a server, a folder."""
+    """The machine on which the settings are used: its variables, programs, server and project."""
 
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     runs: Callable[[str], bool] = bool
     """Whether a program of this name can be started."""
     server: str = ""
-    """The address of the server that this machine uses."""
+    """The URL of the server that this machine uses."""
     project: str = ""
-    """The folder that the agent works in."""
+    """The agent's working folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A token as an agent is given it, and the server that it is for; no address means that of the environment."""
+    """An agent's token and the URL of its server; without a URL, the one from the environment."""
 
     place: Place
     token: str
@@ -104,14 +104,14 @@ def counted(findings: Iterable[Finding], severity: Severity) -> int:
 
 
 def at(content: Json, *keys: str) -> Json:
-    """Return what stands under the keys, or None where nothing does."""
+    """Return the value at these keys, or None if it does not exist."""
     for key in keys:
         content = content.get(key) if is_object(content) else None
     return content
 
 
 def texts(content: Json) -> Mapping[str, str]:
-    """Return the members of an object that are text."""
+    """Return the members of an object whose values are text."""
     return {key: value for key, value in content.items() if isinstance(value, str)} if is_object(content) else {}
 
 
@@ -120,7 +120,7 @@ def items(content: Json) -> Sequence[Json]:
 
 
 def effective(documents: Sequence[Document], *keys: str) -> tuple[Place, Json] | None:
-    """Return a setting as the last document that has it says, and where it stands."""
+    """Return a setting and its place, from the last document that has it."""
     for document in reversed(documents):
         value = at(document.content, *keys)
         if value is not None:
@@ -140,12 +140,12 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
     parts = split(url)
     try:
         return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    except ValueError:  # a port that is none
+    except ValueError:  # the port is not valid
         return url, None, None
 
 
 def split(url: str) -> SplitResult:
-    """Take an address apart; what is none has no parts."""
+    """Split a URL; an invalid one has empty parts."""
     try:
         return urlsplit(url)
     except ValueError:
@@ -161,7 +161,7 @@ def is_persons(token: str) -> bool:
 
 
 def access_findings(access: Access) -> Iterator[Finding]:
-    """Say what can be told of an agent's token by its looks; the token itself is never shown."""
+    """Check the form and the kind of an agent's token; the token itself is never shown."""
     if not well_formed(access.token):
         what = "This is not a valid Assent token: it may be truncated or mistyped."
         yield problem("token-form", access.place, what, "Copy the token again, without quotes or spaces.")

@@ -1,4 +1,4 @@
-"""How the gates in Claude Code's settings can let a call through that nobody approved."""
+"""Checks for ways in which Claude Code's settings let a call bypass its gates."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ from assent.domain.globs import glob_matches
 from assent.domain.pin_checkup import environment_findings, unpinned
 
 RISKY = ("Bash", "Edit", "Write", "NotebookEdit", "WebFetch", "mcp__server__tool")
-"""What changes things or sends things out; the last one stands for the tools of all MCP servers."""
+"""Tools that change something or send data; the last one represents the tools of all MCP servers."""
 _SOMETIMES = ("PowerShell", "MultiEdit")
 KNOWN = (
     *RISKY, *_SOMETIMES, "AskUserQuestion", "Read", "Grep", "Glob", "LS", "LSP", "NotebookRead", "WebSearch", "Task",
@@ -46,7 +46,7 @@ KNOWN = (
     "SlashCommand", "ToolSearch", "EnterPlanMode", "ExitPlanMode", "EnterWorktree", "ListMcpResourcesTool",
     "ReadMcpResourceTool", "StructuredOutput",
 )  # fmt: skip
-"""Tools of Claude Code that a matcher may be meant for."""
+"""Claude Code's own tools, to detect a matcher that does not cover any of them."""
 _EDITS = frozenset({"Edit", "Write", "NotebookEdit", "MultiEdit"})
 _OURS = "mcp__assent__"
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -58,16 +58,16 @@ INSTALL = "or run assent hook claude install"
 
 @dataclass(frozen=True, slots=True)
 class Gates:
-    """The gates that there are, and what they see."""
+    """The configured gates, and the tools that they cover."""
 
     hooks: Sequence[Hook]
 
     def before(self, tool: str) -> bool:
-        """Whether a gate is asked before the tool runs, whatever is allowed."""
+        """Whether a gate runs before the tool, even if a rule allows the tool."""
         return any(hook.event == BEFORE and hook.sees(tool) for hook in self.hooks)
 
     def instead_of_dialog(self, tool: str) -> bool:
-        """Whether a gate is asked where Claude Code would ask the person at the terminal, and only there."""
+        """Whether a gate runs in place of Claude Code's permission dialog, and only then."""
         return any(hook.event == INSTEAD_OF_DIALOG and hook.sees(tool) for hook in self.hooks)
 
     def unseen(self) -> list[str]:
@@ -77,9 +77,9 @@ class Gates:
 def claude_findings(
     documents: Sequence[Document], machine: Machine, *, asks_otherwise: bool = False
 ) -> Iterator[Finding]:
-    """Yield what is to be said of the settings; the later of two documents has the last word.
+    """Yield the findings about the settings; later documents take precedence.
 
-    `asks_otherwise`: an MCP server of Assent is set up, so that an agent may ask without a gate.
+    `asks_otherwise`: an MCP server of Assent is configured, so the agent may request approval without a gate.
     """
     yield from (unreadable(each) for each in documents if each.trouble)
     read = [each for each in documents if not each.trouble]
@@ -114,13 +114,13 @@ def _no_gate(documents: Sequence[Document], machine: Machine, *, asks_otherwise:
 
 
 def gate_hooks(documents: Sequence[Document]) -> list[Hook]:
-    """Return the gates that decide."""
+    """Return the gates on events that can block a call."""
     found = [hook for each in documents if not each.trouble for hook in hooks(each)]
     return [hook for hook in found if hook.is_gate and hook.event in DECIDING]
 
 
 def environment(documents: Sequence[Document], env: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the variables that hooks are given: those of the machine, and what the settings add."""
+    """Return the environment variables of hooks: those of the machine, and those in the settings."""
     for each in documents:
         env = {**env, **texts(at(each.content, "env"))}
     return env
@@ -279,7 +279,7 @@ _CHECKS: tuple[Callable[[Hook, Machine], Iterator[Finding]], ...] = (
 
 
 def _http_rules(hook: Hook, documents: Sequence[Document]) -> Iterator[Finding]:
-    """What an organisation says of hooks over HTTP: the lists of all documents count together."""
+    """Check a hook against the allowlists for HTTP hooks; the lists of all documents are merged."""
     if not hook.is_http:
         return
     urls = _listed(documents, "allowedHttpHookUrls")
@@ -376,14 +376,14 @@ def _rule(rule: str, place: Place, gates: Gates) -> Iterator[Finding]:
 
 
 def _instance(name: str) -> str:
-    """Return the name of a tool that a rule is about, where it is about several."""
+    """Return the name of one tool that a rule covers, if it covers several."""
     if _is_server(name):
         return f"{name}__tool"
     return name.replace("*", "x") if name != "*" else RISKY[0]
 
 
 def _is_server(name: str) -> bool:
-    """Whether it names an MCP server, and none of its tools."""
+    """Return whether the name is that of an MCP server without a tool."""
     return name.startswith("mcp__") and name.count("__") == 1
 
 

@@ -1,4 +1,4 @@
-"""What Claude Code tells its hooks and hears from them: its JSON as a question, and the answer as its JSON."""
+"""Claude Code's hooks: converts their JSON input to a question, and the answer to their JSON output."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,12 +14,12 @@ from assent.domain.tool_calls import ToolCall, Verdict, refused
 DOOR = "claude-code"
 ASK = "AskUserQuestion"
 TTL_SECONDS = 24 * 3600
-"""How long people have where nobody says; the client kills every hook in the end, so there is always a deadline."""
+"""Default time to answer, in seconds. There is always a deadline, because the client eventually kills every hook."""
 LONGEST_TTL = 2_000_000
-"""Its timers count milliseconds in 31 bits: one that is set to more fires at once."""
+"""The maximum time to answer, in seconds. Timers count milliseconds in 31 bits; longer ones fire immediately."""
 SOMETHING_ELSE = "Something else"
 ASKED_BY, PROMPT = "askedBy", "permission-prompt"
-"""Payload field and value of a question that the permission prompt asks."""
+"""Payload field and value that mark a question from the permission prompt."""
 
 
 class Event(StrEnum):
@@ -29,7 +29,7 @@ class Event(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hook:
-    """One call of a hook: the client wants to know whether a tool may run."""
+    """One call of a hook: the client asks whether a tool may run."""
 
     event: Event
     session: str
@@ -37,9 +37,9 @@ class Hook:
     arguments: Mapping[str, Json]
     directory: str
     tool_use_id: str | None = None
-    """Names the call for good; a permission request has none."""
+    """Identifies the call permanently; a permission request does not have one."""
     real_paths: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    """Where the paths in the arguments lead, if the client resolved them."""
+    """The resolved paths in the arguments, if the client resolved them."""
 
     @property
     def may_defer(self) -> bool:
@@ -47,7 +47,7 @@ class Hook:
 
 
 def read_hook(sent: Json) -> Hook:
-    """Read what a hook is told; what is not understood is refused, so that it blocks."""
+    """Parse a hook's input; anything unknown is an error, so that the hook blocks the call."""
     if not is_object(sent):
         raise InvalidRequest.at("/", "must be the JSON object that Claude Code passes to its hooks")
     name = _text(sent, "hook_event_name")
@@ -75,7 +75,7 @@ def _text(sent: Mapping[str, Json], name: str, *, under: str = "") -> str:
 
 
 def tool_call(hook: Hook, *, editable: Sequence[str] = (), nonce: str) -> ToolCall:
-    """Return the call that is asked about; without an id of the client's, the nonce sets it apart from the others."""
+    """Return the call that the hook is about; without an ID from the client, the nonce distinguishes it from others."""
     asks = hook.tool == ASK
     return ToolCall(
         door=DOOR,
@@ -89,30 +89,30 @@ def tool_call(hook: Hook, *, editable: Sequence[str] = (), nonce: str) -> ToolCa
 
 
 def again(call: ToolCall, used: str) -> ToolCall:
-    """Return a call for another question: the approval that its own got has been used."""
+    """Return the call with another ID, for a new question after the approval of the first one was used."""
     return replace(call, call_id=f"{call.call_id}/{used}")
 
 
 def left_to_prompt(hook: Hook, payload: Mapping[str, Json]) -> bool:
-    """Whether a question is the permission prompt's about the same dialog, which then answers it alone."""
+    """Whether the permission prompt asked this question about the same call; then only it answers the dialog."""
     same = payload.get(CALL_DIGEST) == tool_digest(hook.tool, hook.arguments)
     return hook.event is Event.PERMISSION_REQUEST and payload.get(ASKED_BY) == PROMPT and same
 
 
 def shown(hook: Hook) -> dict[str, Json]:
-    """Return what is shown beside the call: where it would run, and where its paths lead."""
+    """Return what is shown in addition to the call: its working directory and the resolved paths."""
     where: dict[str, Json] = {DIRECTORY: hook.directory} if hook.directory else {}
     return where | ({REAL_PATHS: dict(hook.real_paths)} if hook.real_paths else {})
 
 
 def same_question(payload: Mapping[str, Json], other: Mapping[str, Json]) -> bool:
-    """Whether two payloads show people the same; only the name of the call may differ."""
+    """Whether reviewers see the same content for two payloads; only the call ID may differ."""
     return canonical({**payload, "callId": ""}) == canonical({**other, "callId": ""})
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One question of the model's own, with the answers it offers."""
+    """One question that the model asks, with the answers that it offers."""
 
     question: str
     labels: tuple[str, ...]
@@ -120,7 +120,7 @@ class Choice:
 
 
 def choices(arguments: Mapping[str, Json]) -> list[Choice]:
-    """Read the questions that the model has for people."""
+    """Parse the questions that the model asks."""
     questions: Json = arguments.get("questions")
     if not is_array(questions) or not questions:
         raise InvalidRequest.at("/tool_input/questions", "must be a list of questions")
@@ -145,7 +145,7 @@ def _asked(arguments: Mapping[str, Json]) -> str:
 
 
 def terms_of(hook: Hook) -> dict[str, Json]:
-    """Return how the model's own questions are to be answered; no rule can know what a person would say."""
+    """Return the terms for answering the model's own questions; a rule cannot know a person's answers."""
     if hook.tool != ASK:
         return {}
     asked = choices(hook.arguments)
@@ -155,7 +155,7 @@ def terms_of(hook: Hook) -> dict[str, Json]:
 
 
 def _one_click(asked: Sequence[Choice]) -> bool:
-    """One answer to one question: buttons, in every channel."""
+    """Return whether there is one question with one answer, which every channel can show as buttons."""
     return len(asked) == 1 and not asked[0].several
 
 
@@ -175,7 +175,7 @@ def _form(asked: Sequence[Choice]) -> dict[str, Json]:
 
 
 def answered(hook: Hook, verdict: Verdict, *, option: str | None, answers: Mapping[str, Json] | None) -> Verdict:
-    """Put people's answers to the model's questions into what the tool is run with; an empty answer is none."""
+    """Add the answers to the model's questions to the tool's arguments; refuse the call if an answer is empty."""
     if hook.tool != ASK or not verdict.approved:
         return verdict
     asked = choices(hook.arguments)
@@ -196,9 +196,9 @@ def _said(n: int, choice: Choice, answers: Mapping[str, Json]) -> str:
 
 
 def spoken(hook: Hook, verdict: Verdict) -> dict[str, Json]:
-    """Return a verdict as the client reads it."""
+    """Return a verdict in the client's format."""
     arguments = dict(verdict.arguments)
-    # Not with ==, for which True is 1.
+    # Not compared with ==, because True == 1.
     edits = {} if canonical(arguments) == canonical(dict(hook.arguments)) else {"updatedInput": arguments}
     said: dict[str, Json]
     if hook.event is Event.PERMISSION_REQUEST:
@@ -212,7 +212,7 @@ def spoken(hook: Hook, verdict: Verdict) -> dict[str, Json]:
 
 
 def deferred(hook: Hook, *, breakpoint_id: str) -> dict[str, Json]:
-    """Say that people are being asked: the session ends here, and is resumed when they have answered."""
+    """Return the output while approval is pending: the session ends here, and is resumed after the answer."""
     reason = f"Approval requested: {breakpoint_id}."
     return _output(hook, {"permissionDecision": "defer", "permissionDecisionReason": reason})
 

@@ -1,4 +1,4 @@
-"""Claude Code's settings as it reads them: hooks, which of them are gates of ours, and what their matchers see."""
+"""Claude Code's settings as it reads them: hooks, which of them are Assent gates, and which tools they cover."""
 
 import itertools
 import re
@@ -15,26 +15,26 @@ BEFORE, INSTEAD_OF_DIALOG = "PreToolUse", "PermissionRequest"
 DECIDING = (BEFORE, INSTEAD_OF_DIALOG)
 HOOK_PATH = "/api/hooks/claude"
 DEFAULT_TIMEOUT = 600
-"""Seconds that Claude Code gives a hook that says nothing of it."""
+"""Claude Code's default timeout of a hook, in seconds."""
 _NAMES = re.compile(r"[A-Za-z0-9_|, -]+")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _PROGRAM = re.compile(r"(?:.*[/\\])?assent(?:\.exe)?")
 _VARIABLE = re.compile(r"\$\{([A-Z_][A-Z0-9_]*)\}|\$([A-Z_][A-Z0-9_]*)")
-# What lets a shell go on, with an end of its own, after the command before it has failed.
+# With these, the shell continues after a failed command and exits with another status.
 _GOES_ON = frozenset({"||", ";", "|", "&", "|&"})
 _BETWEEN_COMMANDS = re.compile(r"[();|&]+")
 _OPERATOR = re.compile(r"\|\||&&|\|&|[;|&]")
 _OF_SHELL = frozenset({"exec", "command", "!", "{", "if", "then"})
-# What lets a shell pass a gate by, end before it, or turn its answer around.
+# With these, the shell may skip the gate, exit before it, or invert its result.
 _DECIDES = frozenset({"!", "if", "while", "until", "for", "case", "select", "exit", "return", "trap"})
-# The end of a line ends a command; behind && or a pipe the command goes on.
+# A line break ends a command, except after && or a pipe.
 _END_OF_LINE = re.compile(r"(?<![&|\s])\s*\n")
 _NO_PATTERN = (re.error, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hook:
-    """One hook, as an event and a matcher have it."""
+    """One hook, with its event and matcher."""
 
     place: Place
     event: str
@@ -57,7 +57,7 @@ class Hook:
 
     @property
     def words(self) -> Sequence[str]:
-        """The command word by word; one without args is for a shell."""
+        """The words of the command; without args, a shell runs it."""
         command = self.settings.get("command")
         if self.settings.get("type") != "command" or not isinstance(command, str):
             return ()
@@ -71,7 +71,7 @@ class Hook:
 
     @property
     def program(self) -> str:
-        """What is started; nothing where only a shell could tell."""
+        """The program that is started; empty if only a shell could determine it."""
         words = _last_command(self.words[: self._at + 1]) if self.by_shell else self.words
         return words[0] if words and "$" not in words[0] and not words[0].startswith("-") else ""
 
@@ -81,7 +81,7 @@ class Hook:
 
     @property
     def may_be_skipped(self) -> bool:
-        """Whether a line may end well though the gate was not asked, or said no."""
+        """Whether the command line can succeed although the gate did not run or rejected the call."""
         before = self.words[: self._at]
         return self.by_shell and any(word in _DECIDES or "||" in _operators(word) for word in before)
 
@@ -98,12 +98,12 @@ class Hook:
 
     @property
     def ttl(self) -> int:
-        """How many seconds people have."""
+        """How many seconds reviewers have to answer."""
         said = parse_qs(split(self.url).query).get("ttl", []) if self.is_http else options(self.words, "--ttl")
         return (whole_number(said[-1]) if said else None) or TTL_SECONDS
 
     def pins(self, option: str) -> list[str]:
-        """Return the values that a command is given for an option."""
+        """Return the values of a command's option."""
         return options(self.words, f"--{option}")
 
     @property
@@ -116,7 +116,7 @@ class Hook:
         return covers(self.matcher, tool)
 
     def variables(self) -> Iterator[tuple[str, str]]:
-        """Yield the header and the name of each variable that stands in the headers."""
+        """Yield the header and the name of each variable in the headers."""
         for header, value in self.headers.items():
             for braced, bare in _VARIABLE.findall(value):
                 yield header, braced or bare
@@ -127,7 +127,7 @@ def is_command(words: Sequence[str], *command: str) -> bool:
 
 
 def _command_at(words: Sequence[str], *command: str) -> int | None:
-    """Return where our own program is called with this command: by its name, a path, or behind something else."""
+    """Return the index at which `assent`, by name or path, is called with this command; other words may precede it."""
     for n, word in enumerate(words):
         if _PROGRAM.fullmatch(word) and tuple(words[n + 1 : n + 1 + len(command)]) == command:
             return n
@@ -141,17 +141,17 @@ def shell_words(command: str) -> Sequence[str]:
     lexer.commenters = ""
     try:
         return list(lexer)
-    except ValueError:  # a quote that is never closed
+    except ValueError:  # the closing quote is missing
         return command.split()
 
 
 def _operators(word: str) -> Sequence[str]:
-    """Return what stands between commands; several may be run together, with brackets among them."""
+    """Return the shell operators in a word, which may contain several, and parentheses."""
     return _OPERATOR.findall(word) if _BETWEEN_COMMANDS.fullmatch(word) else ()
 
 
 def _last_command(words: Sequence[str]) -> list[str]:
-    """Return the last of a shell's commands, without what the shell itself makes of it."""
+    """Return the last of several shell commands, without shell keywords and variable assignments."""
     starts = [n for n, word in enumerate(words, 1) if _BETWEEN_COMMANDS.fullmatch(word)]
     command = words[max(starts, default=0) :]
     return [word for word in command if word not in _OF_SHELL and not _ASSIGNMENT.match(word)]
@@ -163,7 +163,7 @@ def options(words: Sequence[str], name: str) -> list[str]:
 
 
 def covers(matcher: str, tool: str) -> bool:
-    """Return whether Claude Code runs a hook for a tool: a list of names, else a pattern found anywhere in its name."""
+    """Return whether Claude Code runs a hook for a tool: the matcher lists names, or is a pattern to search for."""
     if matcher in {"", "*"}:
         return True
     listed = named_tools(matcher)
@@ -176,7 +176,7 @@ def covers(matcher: str, tool: str) -> bool:
 
 
 def named_tools(matcher: str) -> Sequence[str]:
-    """Return the tools that a matcher names one by one; a pattern names none."""
+    """Return the tools that a matcher lists by name; empty if it is a pattern."""
     return [name.strip() for name in re.split("[|,]", matcher)] if _NAMES.fullmatch(matcher) else ()
 
 
@@ -189,12 +189,12 @@ def is_broken(matcher: str) -> bool:
 
 
 def filled_in(text: str, env: Mapping[str, str]) -> str:
-    """Return a header with its variables filled in; what is not set is empty."""
+    """Return a header with its variables filled in; unset ones become empty."""
     return _VARIABLE.sub(lambda found: env.get(found[1] or found[2], ""), text)
 
 
 def hooks(document: Document) -> Iterator[Hook]:
-    """Yield the hooks of a document; what has not the shape of one is passed over."""
+    """Yield the hooks of a document, ignoring everything that does not have the form of a hook."""
     events = at(document.content, "hooks")
     for event, entries in events.items() if is_object(events) else ():
         for n, entry in enumerate(items(entries)):
@@ -210,7 +210,7 @@ def hooks(document: Document) -> Iterator[Hook]:
 
 
 def misshapen(document: Document) -> Iterator[Finding]:
-    """Yield what Claude Code cannot load as a hook."""
+    """Yield a finding for everything that Claude Code cannot load as a hook."""
     events = at(document.content, "hooks")
     if not is_object(document.content) or not (events is None or is_object(events)):
         yield _shape(document.place if events is None else document.place.at("hooks"))
@@ -227,7 +227,7 @@ def misshapen(document: Document) -> Iterator[Finding]:
 
 
 def _has_matcher(entry: Json) -> bool:
-    """Whether it says for which tools, or nothing of it; Claude Code reads only text."""
+    """Return whether an entry's matcher is text or missing; Claude Code cannot read any other type."""
     matcher = at(entry, "matcher")
     return matcher is None or isinstance(matcher, str)
 

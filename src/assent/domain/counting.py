@@ -1,4 +1,4 @@
-"""autoApproveAfterN: which approvals count for each other, how many it takes, and what they did not show."""
+"""autoApproveAfterN: which approvals count together, how many are required, and how payloads differ from theirs."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ DEFAULT_FLOOR = 3
 MAX_FLOOR = 1000
 GATE = "gate"
 _WHERE = ("programSha256", DIRECTORY)
-# Says nothing about what is done: an attempt, a reference to the last answer, and the request to count itself.
+# These do not affect what is done: the attempt, the previous answer, the options for auto-approval, and the call's IDs.
 _ASIDE = frozenset({"attempt", "previousFeedback", "autoApproveAfterN", "presentAlwaysApprove", "callId", "callDigest"})
 
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """How a project counts approvals in a row."""
+    """How a project counts consecutive approvals."""
 
     allowed: bool = True
     floor: int = DEFAULT_FLOOR
@@ -33,18 +33,19 @@ class Counting:
         )
 
     def threshold(self, after_n: int | None, payload: Mapping[str, Json]) -> int | None:
-        """Return how many approvals it takes: what the agent asks for, but not fewer than the floor.
+        """Return how many approvals are required: the number that the agent requests, but at least the floor.
 
-        No number is enough for a call of which something is hidden: the next one may do anything else.
+        Returns None if counting is not allowed or not requested, or if part of the call is hidden: the next call could
+        do something else.
         """
         if not self.allowed or after_n is None or after_n < 1 or hides(payload):
             return None
         return max(after_n, self.floor)
 
     def key(self, payload: Mapping[str, Json]) -> str:
-        """Return what approvals of one gate must have in common to count for each other.
+        """Return the key that approvals of one gate must share to count together.
 
-        Approvals of a call count for the same arguments or command in the same working directory only.
+        Approvals of a call count only for the same arguments or command in the same working directory.
         """
         if shows_call(payload):
             where = {name: payload[name] for name in _WHERE if name in payload}

@@ -1,4 +1,4 @@
-"""From what an agent sent to what a breakpoint will be: one value, nothing hidden, files by their digests."""
+"""Drafts: converts an agent's request to the content of a breakpoint; files are represented by their digests."""
 
 import base64
 import binascii
@@ -14,14 +14,14 @@ from assent.domain.strategies import NEEDS_EXPERTS
 from assent.domain.terms import check_form
 
 MAX_BODY = 1024 * 1024
-"""Bytes of a breakpoint without its files, over HTTP and in runs."""
+"""Maximum size of a breakpoint without its files, in bytes, over HTTP and in runs."""
 MAX_FILE = 10 * 1024 * 1024
 MAX_FILES = 50 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class FileDraft:
-    """A context file: its bytes (sent inline), the digest of bytes uploaded before, or only a name."""
+    """A context file: its inline bytes, the digest of an earlier upload, or only a path."""
 
     path: str
     format: str
@@ -64,7 +64,7 @@ class Draft:
 
 
 def draft(body: Mapping[str, Any]) -> Draft:
-    """Read a checked request body; refuse what contradicts itself."""
+    """Convert a validated request body; raise InvalidRequest if it contradicts itself."""
     payload: dict[str, Any] = dict(body["payload"])
     warnings = misspelled(payload)
     context: dict[str, Any] = dict(payload.get("context") or {})
@@ -104,7 +104,7 @@ def draft(body: Mapping[str, Any]) -> Draft:
 
 
 def _one_of(name: str, top: str | None, inner: str | None, pointer: str) -> str | None:
-    """The same thing said twice must be the same, so that nothing can be hidden from a rule."""
+    """Return a field that can be in two places; the values must be equal, so that nothing is hidden from a rule."""
     if top is not None and inner is not None and top != inner:
         raise InvalidRequest.at(pointer, f"differs from the top-level {name}")
     return top if top is not None else inner

@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: 500ms, 30s, 30m, 2h, 1d, 1h30m."""
+"""Durations as text: 500ms, 30s, 30m, 2h, 1d, 1h30m."""
 
 import math
 import re
@@ -8,7 +8,7 @@ _TEXT = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9})s)
 
 
 def seconds(text: str) -> float:
-    """Read a duration; a whole number where it has no milliseconds. Raises ValueError."""
+    """Parse a duration; the result is an integer if it has no fraction of a second. Raises ValueError."""
     found = _TEXT.fullmatch(text)
     if not text or found is None:
         msg = "must be a duration, for example 500ms, 30s, 30m, 2h or 1d"
@@ -18,12 +18,12 @@ def seconds(text: str) -> float:
 
 
 def whole_seconds(text: str) -> int:
-    """Read a duration where a part of a second makes no difference; rounds up. Raises ValueError."""
+    """Parse a duration and round it up to whole seconds. Raises ValueError."""
     return math.ceil(seconds(text))
 
 
 def duration(length: float) -> str:
-    """Write seconds the way they are read."""
+    """Format seconds so that `seconds` can parse them."""
     left = round(length * 1_000)
     parts: list[str] = []
     for unit, size in UNITS.items():

@@ -43,7 +43,7 @@ NO_SUCH_URL = "This URL does not exist."
 
 
 class AssentError(Exception):
-    """A failure with a stable code, a sentence for the person, and details for the program."""
+    """An error with a stable code, a message for people and details for programs."""
 
     code: ClassVar[str] = "internal"
     title: ClassVar[str] = "Internal server error"
@@ -160,12 +160,12 @@ class InvalidRequest(AssentError):
 
     @classmethod
     def at(cls, pointer: str, message: str) -> "InvalidRequest":
-        """Say what is wrong and where, as a JSON pointer into the body."""
+        """Return an error for the value at a JSON pointer into the request body."""
         return cls(f"{pointer}: {message}", errors=[{"pointer": pointer, "detail": message}])
 
 
 class PatternError(InvalidRequest):
-    """Its details are the line and column where a pattern goes wrong, what was found there, and a hint."""
+    """An invalid pattern; the details contain the line and column of the error, the text found there, and a hint."""
 
     code = "invalid_pattern"
     title = "This pattern is not valid"

@@ -1,4 +1,4 @@
-"""“Always approve” for calls: the predicates for exactly this call, so that no rule is proposed for a whole tool."""
+"""“Always approve” for calls: predicates for exactly this call, so that no suggested rule approves a whole tool."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ PROGRAM_DIGEST = "programSha256"
 LONGEST_READABLE = 200
 _NAME = re.compile(r"[\w-]+")
 WITHOUT_PROGRAM = ("tool.", "call.")
-"""Gates whose calls run no program that a rule could name."""
+"""Prefixes of gates whose calls do not run a program that a rule could name."""
 _WHOLE_TOOLS = (*WITHOUT_PROGRAM, "shell.")
 
 
@@ -24,7 +24,7 @@ def is_whole_tool(gate: str) -> bool:
 
 
 def is_offered(gate: str, payload: Mapping[str, Json]) -> bool:
-    """Return whether a rule can be proposed for a question."""
+    """Return whether a rule can be suggested for a question."""
     try:
         exact_call(gate, payload)
     except InvalidRequest:
@@ -33,9 +33,9 @@ def is_offered(gate: str, payload: Mapping[str, Json]) -> bool:
 
 
 def exact_call(gate: str, payload: Mapping[str, Json]) -> tuple[list[str], list[str]]:
-    """Return predicates for exactly the call that a payload shows: those it takes, and those that help the reader.
+    """Return the predicates for exactly the call in a payload: the required ones, and those that only help the reader.
 
-    Refuses where only a rule for a whole tool could be written, or where no rule would be followed.
+    Raise InvalidRequest if only a rule for a whole tool could be written, or if the rule would have no effect.
     """
     why = protected(gate, payload)
     if why is not None:
@@ -67,7 +67,7 @@ def _predicates(gate: str, payload: Mapping[str, Json], digest: str) -> list[str
 
 
 def _exactly(payload: Mapping[str, Json], name: str, called: str) -> str:
-    """Return the predicate for the same value, or for none where the payload has none."""
+    """Return the predicate for the same value, or for no value if the payload does not have one."""
     if name not in payload:
         return f"NOT payload.{name} exists"
     value: Json = payload[name]

@@ -1,10 +1,11 @@
-"""What a pattern asks of a subject's attributes, answered yes, no or unknown.
+"""The expressions of patterns: conditions on a subject's attributes that are true, false or unknown.
 
-A value that is not given, or is of another kind than it is compared with, makes its predicate unknown. NOT leaves
-unknown as it is; AND and OR are sure only where the unknown could not change them.
+A predicate is unknown if its value is missing, or has a different type than the value it is compared with. NOT leaves
+unknown unchanged; AND and OR are known only if the unknown parts could not change the result.
 
-Rules that stop an agent are read loosely: there the reading that matches wins, so that neither the type of a value nor
-its spelling gets around a rule. A predicate is loosened only where that makes more match; under NOT it stays exact.
+Rules that stop an agent match loosely: if any reading of a value matches, the rule matches, so that neither the type
+nor the spelling of a value evades it. A predicate is loosened only where that makes more match; under NOT, it stays
+exact.
 """
 
 import math
@@ -22,10 +23,10 @@ from assent.domain.globs import Glob
 Truth: TypeAlias = bool | None
 """None is unknown."""
 Value: TypeAlias = str | int | float | bool | None
-"""What stands in a pattern, and None is its `null`."""
+"""A value in a pattern; None is its `null`."""
 Test: TypeAlias = Callable[[Json], Truth]
 MAX_ELEMENTS = 10_000
-"""A longer list is unknown to a loose test; reading each of its elements would take too long."""
+"""A longer list is unknown to a loose test, because testing each element would take too long."""
 
 
 class Kind(StrEnum):
@@ -34,20 +35,20 @@ class Kind(StrEnum):
     FLAG = "true or false"
     LIST = "list"
     OBJECT = "object"
-    """Anything may be in it, and dots lead into it."""
+    """Can contain anything; its members are accessed with dots."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribute:
-    """What is known of an attribute before there is a subject: enough to refuse what could never match."""
+    """What is known of an attribute before matching, to reject predicates that could never match."""
 
     kind: Kind
     choices: tuple[str, ...] = ()
-    """The only texts it ever is."""
+    """The only values that it can have."""
     ranked: bool = False
-    """The choices rise in this order, and `<` follows it."""
+    """Whether the choices are in ascending order, for operators such as `<`."""
     equality: bool = False
-    """A list that people think of as one value: `=` is true if it is among them."""
+    """Whether a list can be compared like a single value: `=` is true if the list contains the value."""
 
 
 Attributes: TypeAlias = Mapping[str, Attribute]
@@ -55,12 +56,12 @@ Attributes: TypeAlias = Mapping[str, Attribute]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What patterns are held against: the name for the glob, and the values of the attributes that it has."""
+    """A name to match a pattern's glob against, and the values of attributes for its expression."""
 
     name: str
     values: Mapping[str, Json]
     claimed: frozenset[str] = frozenset()
-    """Attributes that the agent only claims: unknown to what would approve, taken at their word by what would stop."""
+    """Attributes that the agent only claims: unknown to rules that approve, but accepted by rules that stop."""
 
 
 class Missing:
@@ -72,7 +73,7 @@ MISSING: Final = Missing()
 
 
 class Expression(ABC):
-    """A tree that never changes. Its text is a form that parses to an equal tree."""
+    """An immutable tree; its text can be parsed to an equal tree."""
 
     __slots__ = ()
 
@@ -81,11 +82,11 @@ class Expression(ABC):
 
     @abstractmethod
     def holds_loosely(self, subject: Subject) -> Truth:
-        """Answer at least as often yes or unknown as the exact reading does."""
+        """Return true or unknown in at least all cases in which `holds` does."""
 
     @abstractmethod
     def holds_tightly(self, subject: Subject) -> Truth:
-        """Answer at least as often no or unknown: what stands under a NOT that is read loosely."""
+        """Return false or unknown in at least all cases in which `holds` does; used under NOT in loose matching."""
 
     @abstractmethod
     def predicates(self) -> Iterator["Predicate"]: ...
@@ -93,7 +94,7 @@ class Expression(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A value in a pattern; its text tells 1 from true, which Python takes for equal."""
+    """A value in a pattern, compared by its text: Python treats 1 and true as equal."""
 
     text: str
     value: Value = field(compare=False)
@@ -111,7 +112,7 @@ class Predicate(Expression):
     attribute: Attribute = field(compare=False, repr=False)
     test: Test = field(compare=False, repr=False)
     loose: Test = field(compare=False, repr=False)
-    """Of `!=`, the loose test for equality."""
+    """For `!=`, the loose test for equality."""
 
     def __str__(self) -> str:
         path = ".".join(self.path)
@@ -121,7 +122,7 @@ class Predicate(Expression):
         return f"{path} in ({values})" if self.operator == "in" else f"{path} {self.operator} {values}"
 
     def actual(self, subject: Subject) -> Json:
-        """Return the subject's value, or MISSING. No tags and no experts are an empty list."""
+        """Return the subject's value, or MISSING; without tags or experts, it is an empty list."""
         name, *keys = self.path
         value = subject.values.get(name)
         if self.attribute.kind is Kind.LIST:
@@ -154,7 +155,7 @@ class Predicate(Expression):
         return all_of((exactly, inverse(self.loose(actual))))
 
     def _is_obstructed(self, subject: Subject) -> bool:
-        """Return whether something that is not an object is in the place of one on the path."""
+        """Return whether the path leads through a value that is not an object."""
         name, *keys = self.path
         value = subject.values.get(name)
         for key in keys:
@@ -235,7 +236,7 @@ class Or(Expression):
 
 
 def listed(value: Json) -> Json:
-    """Return a list attribute as a list: none is empty, and one alone may stand for itself."""
+    """Return a list attribute as a list; None is empty, and a single text is a list of one."""
     return [] if value is None else [value] if isinstance(value, str) else value
 
 
@@ -333,7 +334,7 @@ def _matching(value: Value, _: Attribute) -> Test:
 
 
 def _alike(actual: Json, value: Value) -> bool:
-    """Number with number, text with text, a flag with a flag; Python would compare true with 1."""
+    """Return whether both are numbers, both text or both booleans; Python would compare true with 1."""
     if isinstance(actual, bool) or isinstance(value, bool):
         return isinstance(actual, bool) and isinstance(value, bool)
     if isinstance(actual, str) or isinstance(value, str):
@@ -360,9 +361,9 @@ _TESTS: Builders = {
 
 
 def _loosely(compare: Callable[[str, str], bool], *, without_blanks: bool = True) -> Callable[[Value, Attribute], Test]:
-    """Compare in any spelling: a text as it is, a list by each of its elements and by all of them in a row.
+    """Compare text in any spelling, and a list by each of its elements and by all of them joined.
 
-    Where a text can be read in more ways than can be tried, it is compared without blanks: that misses none of them.
+    A text with more readings than can be tried is compared without spaces, which does not miss any of them.
     """
 
     def build(value: Value, attribute: Attribute) -> Test:
@@ -385,7 +386,7 @@ def _loosely(compare: Callable[[str, str], bool], *, without_blanks: bool = True
 
 
 def _loose_containment(value: Value, attribute: Attribute) -> Test:
-    """Whether a name is among the tags is equality; in a payload, text and list elements have parts."""
+    """Compare tags and experts as a whole, but search inside the text and list elements of a payload."""
     compare = operator.eq if attribute.kind is Kind.LIST else operator.contains
     return _loosely(compare)(value, attribute)
 
@@ -433,7 +434,7 @@ def _texts(values: Sequence[Json]) -> Iterator[str]:
 
 
 def _nothing_known(actual: Json) -> Truth:
-    """A number, flag or null has one spelling; whether an empty list has it is unknown."""
+    """Test for a number, boolean or null, which have only one spelling; for an empty list, the result is unknown."""
     return None if is_array(actual) and not actual else False
 
 

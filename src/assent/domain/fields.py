@@ -23,11 +23,11 @@ class Place(StrEnum):
     BODY = "body"
     PAYLOAD = "payload"
     CLIENT = "client"
-    """Never sent: it tells the SDK what to do."""
+    """Not sent; only the SDK uses it."""
 
 
 class Door(StrEnum):
-    """Where a field can be set, beside `create` and `breakpoint`, which take all of them."""
+    """An interface that accepts some of the fields; `create` and `breakpoint` accept all of them."""
 
     APPROVE = "@approve"
     TOOLS = "terms"
@@ -152,12 +152,12 @@ OTHER_WORDS: Mapping[str, str] = {
 
 
 def names_for(door: Door) -> frozenset[str]:
-    """Return the fields that can be set there."""
+    """Return the names of the fields that an interface accepts."""
     return frozenset(each.name for each in FIELDS if door in each.doors)
 
 
 def folded(name: str) -> str:
-    """Return a name without case, hyphens, underscores, invisible characters and plural."""
+    """Return a name without case, hyphens, underscores, invisible characters and a final s, for comparison."""
     letters = "".join(char for char in unicodedata.normalize("NFKC", name).casefold() if char.isalnum())
     return letters[:-1] if letters.endswith("s") and len(letters) > 1 else letters
 
@@ -184,7 +184,7 @@ def _likeness(given: str, name: str) -> float:
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """Return the sentence that suggests a name; empty where none is close."""
+    """Return a sentence that suggests names, or an empty string if none is close."""
     found = [repr(name) for name in suggestions(given, known)]
     if not found:
         return ""
@@ -241,7 +241,7 @@ def _refuse_or_warn(key: str, meant: str, where: str, warnings: list[str]) -> No
 
 @lru_cache(maxsize=4096)
 def _near_miss(key: str, fields: frozenset[str]) -> str | None:
-    """Return the field that a key misses by its spelling, or by one swapped, missing or doubled letter."""
+    """Return the field that a key misspells by case or punctuation, or by one swapped, missing or extra letter."""
     if len(key) > 2 * max(map(len, _KNOWN)):
         return None
     mine = folded(key)
@@ -253,17 +253,17 @@ def _near_miss(key: str, fields: frozenset[str]) -> str | None:
 
 
 def _one_slip(one: str, other: str) -> bool:
-    """Whether two neighbouring letters are swapped, or one letter is missing from either."""
+    """Whether two adjacent letters are swapped, or one letter is missing from either name."""
     if len(one) == len(other):
         differ = [n for n, (a, b) in enumerate(zip(one, other, strict=True)) if a != b]
-        swapped = len(differ) == 2 and differ[1] == differ[0] + 1  # noqa: PLR2004  # two neighbours
+        swapped = len(differ) == 2 and differ[1] == differ[0] + 1  # noqa: PLR2004  # two adjacent letters
         return swapped and one[differ[0]] == other[differ[1]] and one[differ[1]] == other[differ[0]]
     short, long = sorted((one, other), key=len)
     return len(long) - len(short) == 1 and any(long[:n] + long[n + 1 :] == short for n in range(len(long)))
 
 
 def refuse_unknown_fields(given: Sequence[str], known: Iterable[str], *, where: str) -> None:
-    """Refuse keys of a breakpoint written as one object."""
+    """Refuse unknown keys of a breakpoint that is given as one object."""
     names = sorted(known)
     for key in given:
         if key not in names:

@@ -1,4 +1,4 @@
-"""Spellings that people read as the same: case, compatible characters, what cannot be seen, every kind of blank."""
+"""Folding of text that people read as the same: case, compatible characters, invisible characters and whitespace."""
 
 import re
 import unicodedata
@@ -19,36 +19,36 @@ _RUN = re.compile(" {2,}")
 
 @lru_cache(maxsize=_CACHED_TEXTS)
 def readings(text: str) -> tuple[str, ...]:
-    """Return a text in every folded spelling it may be read as; most texts have one.
+    """Return all folded spellings of a text; most texts have only one.
 
-    A character that is drawn as a blank but is none to a program counts as a blank and as nothing; letters with marks
-    count composed and decomposed; a run of blanks counts as it is and as one, at either end as none.
+    A filler, which looks blank but is not whitespace to programs, is read both as a space and as nothing. Letters with
+    marks are read composed and decomposed. Spaces are read unchanged, and also with runs collapsed and ends stripped.
     """
     found = [each for (each,) in _folded_alike((text,))]
     return tuple(dict.fromkeys((*found, *(_RUN.sub(" ", each).strip(" ") for each in found))))
 
 
 def is_uncertain(text: str) -> bool:
-    """Return whether `readings` may lack one: of several fillers, each may be read as a blank or as nothing."""
+    """Return whether `readings` may be incomplete: each of several fillers can be read as a space or as nothing."""
     return not text.isascii() and len(_fillers().findall(text)) > 1
 
 
 def solid(text: str) -> tuple[str, ...]:
-    """Return a text folded and without any blank: however its fillers are read, this is the same."""
+    """Return a folded text without spaces, which is the same for every reading of its fillers."""
     return tuple(
         dict.fromkeys(unicodedata.normalize(form, _folded(text, form, "").replace(" ", "")) for form in _FORMS)
     )
 
 
 def is_spelled_like(name: str, others: frozenset[str]) -> bool:
-    """Return whether a name can be read as one of others, of which the readings are given."""
+    """Return whether a name can be read as one of the others, which are given as readings."""
     if not others.isdisjoint(readings(name)):
         return True
     return is_uncertain(name) and not {each for other in others for each in solid(other)}.isdisjoint(solid(name))
 
 
 def spellings(parts: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    """Return the literal parts of a pattern in every spelling in which `readings` may have them."""
+    """Return the literal parts of a pattern in every spelling that `readings` can return."""
     found = _folded_alike(parts)
     return tuple(dict.fromkeys((*found, *(tuple(_RUN.sub(" ", part) for part in each) for each in found))))
 
@@ -61,7 +61,7 @@ def _folded_alike(parts: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 
 def _folded(text: str, form: Form, filler: str) -> str:
-    # Twice: a hidden character may stand before a combining mark, and normalising may leave one.
+    # Twice, because a hidden character may precede a combining mark, and normalization may reveal another one.
     composed = unicodedata.normalize(form, _seen(text, filler))
     return unicodedata.normalize(form, _seen(unicodedata.normalize(form, composed.casefold()), filler))
 
@@ -70,7 +70,7 @@ def _seen(text: str, filler: str) -> str:
     return _hidden().sub("", _fillers().sub(filler, _blanks().sub(" ", text)))
 
 
-# Built when the first text that is not ASCII comes along.
+# Compiled when the first non-ASCII text arrives.
 @cache
 def _blanks() -> re.Pattern[str]:
     return re.compile(f"[{_ASCII_BLANKS}\x85\u2028\u2029{character_class(BLANKS)}]")

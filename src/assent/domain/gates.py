@@ -1,4 +1,4 @@
-"""The canonical identity of a question across runs."""
+"""Gates: stable names that identify the same question across runs."""
 
 import re
 
@@ -11,9 +11,9 @@ _OUTSIDE = re.compile(r"[^a-z0-9.]+")
 
 
 def slug(title: str) -> str:
-    """Return the gate a title stands for; different titles never share a fallback."""
+    """Return the gate for a title; the fallback contains a hash of the title, so that different titles stay apart."""
     text = _OUTSIDE.sub("-", anyascii(title).lower()).strip("-")[:MAX_GATE].rstrip("-")
-    # Points and hyphens alone say nothing: "…?…" and "…!…" must not be one gate.
+    # Titles such as "…?…" and "…!…" leave only dots and hyphens, and must not share a gate.
     if not text.strip(".-"):
         return f"breakpoint-{sha256(title.encode())[:8]}"
     return text

@@ -1,4 +1,4 @@
-"""Globs: `*` is any run of characters, dots included; everything else is literal; the whole text is matched."""
+"""Globs: `*` matches any characters, including dots; everything else is literal; the whole text must match."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from assent.domain.folding import is_uncertain, readings, solid, spellings
 
 @dataclass(frozen=True, slots=True)
 class Glob:
-    """A glob taken apart once: what stands between its stars, which must be found in this order."""
+    """A glob, split at its stars into literal pieces that must occur in this order."""
 
     text: str
     pieces: tuple[str, ...]
@@ -26,7 +26,7 @@ class Glob:
         return _matches(self.pieces, text)
 
     def matches_loosely(self, text: str) -> bool:
-        """Match as a never rule does: in any case, spelling and kind of blank."""
+        """Match as never rules do, regardless of case, spelling and kind of whitespace."""
         return (
             self.matches(text)
             or any(each.matches(reading) for each in self.loosened() for reading in readings(text))
@@ -34,11 +34,11 @@ class Glob:
         )
 
     def _solid(self) -> Iterator[tuple[str, ...]]:
-        """Yield what stands between the stars without blanks, composed and decomposed."""
+        """Yield the pieces without whitespace, composed and decomposed."""
         return zip(*map(_both, self.pieces), strict=True)
 
     def loosened(self) -> tuple["Glob", ...]:
-        """Return the globs over folded text; one of them matches wherever this glob can be read to match."""
+        """Return globs for folded text; if any reading of this glob matches, one of them does."""
         return _loosened(self)
 
 
@@ -57,7 +57,7 @@ def glob_matches(pattern: str, text: str) -> bool:
 
 
 def _matches(pieces: Sequence[str], text: str) -> bool:
-    """Take each piece at its first place: no step is ever taken back, so that no glob is slow."""
+    """Match each piece at its first position; without backtracking, no glob is slow."""
     head, tail = pieces[0], pieces[-1]
     if len(pieces) == 1:
         return text == head

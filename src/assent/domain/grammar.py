@@ -1,4 +1,4 @@
-"""From text to a tree, or to a refusal that says where the text goes wrong and what to write instead."""
+"""The parser of patterns; its errors say where the text is wrong and what to write instead."""
 
 import difflib
 import math
@@ -54,7 +54,7 @@ _BY_KIND: Mapping[Kind, Collection[str]] = {
 }
 _EQUALITY = frozenset({"=", "!=", "in"})
 _WORDS: Mapping[str, Value] = {"true": True, "false": False, "null": None}
-# Databases keep no NUL, JSON no half pairs, and nobody sees the others.
+# Databases cannot store NUL, JSON cannot contain lone surrogates, and the others are invisible.
 _UNSEEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _PIECE = re.compile(r"""'[^']*'?|"[^"]*"?|[\w.-]+|[^\s\w()'"]+|.""", re.DOTALL)
 QUOTES = "'\""
@@ -88,7 +88,7 @@ def read(text: str, attributes: Attributes) -> tuple[str, Expression | None]:
 
 
 def sayable(text: str) -> bool:
-    """Return whether a text can stand in a pattern, in quotes."""
+    """Return whether a pattern can contain a text in quotes."""
     return _UNSEEN.search(text) is None
 
 
@@ -111,7 +111,7 @@ def _tree(text: str) -> "Tree[Token]":
 
 
 def _too_deep(tokens: Iterator[Token]) -> Iterator[int]:
-    """Yield where parentheses and NOTs stand too deep; the parentheses around the whole expression are no depth."""
+    """Yield where parentheses and NOTs are nested too deeply, not counting those around the whole expression."""
     nots = [0]
     before = ""
     for token in tokens:
@@ -129,14 +129,14 @@ def _too_deep(tokens: Iterator[Token]) -> Iterator[int]:
 
 
 class _Reader:
-    """Turns the parser's tree into ours, and refuses what could never match."""
+    """Converts the parser's tree to an expression, and rejects predicates that could never match."""
 
     def __init__(self, text: str, attributes: Attributes) -> None:
         self._text = text
         self._attributes = attributes
 
     def expression(self, node: "Tree[Token] | Token") -> Expression:
-        # As deep as the pattern is nested at most, and that has been counted.
+        # The recursion is limited, because the nesting of the pattern was checked before.
         assert isinstance(node, Tree)
         if node.data == "predicate":
             return self._predicate(cast("list[Token]", node.children))
@@ -187,7 +187,7 @@ class _Reader:
             return token[1:-1].replace(quote * 2, quote)
         if token.type == "WORD":
             return _WORDS[token.lower()]
-        # As JSON reads it, so that 0.1 here is the 0.1 of a payload.
+        # Parsed as in JSON, so that 0.1 equals 0.1 in a payload.
         value = int(token) if token.lstrip("-").isdigit() else float(token)
         if isinstance(value, float) and not math.isfinite(value):
             raise self._refusal(token, "this number is too large", "Use a smaller number.")
@@ -198,7 +198,7 @@ class _Reader:
 
 
 def _wanted(verb: str, kind: Kind) -> Kind | None:
-    """The kind of value that the operator can be given; None is any."""
+    """Return the kind of value that the operator requires; None means any."""
     if kind is Kind.OBJECT:
         return Kind.TEXT if verb in _AFFIXES or verb == "matches" else None
     return Kind.TEXT if kind is Kind.LIST else kind
@@ -221,7 +221,7 @@ def _better(name: str, token: str, value: Value, wanted: Kind) -> str:
 
 
 def _instead(name: str, verb: str, values: Sequence[Token], kind: Kind) -> str:
-    """What works on this attribute and says the same."""
+    """Return a hint with an equivalent that works for this attribute."""
     written = [str(each) for each in values]
     if kind is not Kind.LIST or verb in _ORDERS:
         return f"Use {', '.join(each for each in OPERATORS if each in _BY_KIND[kind])}."
@@ -245,7 +245,7 @@ def _nearest(name: str, known: Attributes) -> str:
 
 
 def _unexpected(text: str, token: Token, expected: Collection[str]) -> PatternError:
-    """Say what was expected where the parser could not go on."""
+    """Return the error that says what was expected where the parser stopped."""
     position = len(text) if token.type == "$END" else _at(token)
     found = _piece(text, position)
     place = next((each for each in _EXPLAINED if each in expected), "END")
@@ -333,7 +333,7 @@ def _refusal(text: str, position: int, message: str, hint: str = "", *, found: s
 
 
 def _piece(text: str, position: int) -> str:
-    """The word, or the run of signs, that stands at a place."""
+    """Return the word or run of symbols at a position."""
     found = _PIECE.match(text, position)
     return found.group() if found else ""
 

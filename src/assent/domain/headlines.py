@@ -1,4 +1,4 @@
-"""The headline of a breakpoint: what would be done, in one line."""
+"""Headlines: one line that says what an approval would allow."""
 
 import json
 import posixpath
@@ -13,14 +13,14 @@ from assent.domain.protected_paths import DIRECTORY
 LONGEST_HEADLINE = 500
 LONGEST_VALUE = 60
 NEW_LINE = " ⏎ "
-"""Shown for a line break: in a shell it separates commands, so it must not look like a blank."""
+"""Replaces a line break, which separates commands in a shell, so it must not look like a space."""
 SHELLS = frozenset(
     {
         "bash", "shell", "sh", "zsh", "powershell", "pwsh", "terminal", "exec", "execute_command", "run_command",
         "run_shell_command", "run_terminal_cmd", "local_shell",
     }
 )  # fmt: skip
-"""Tools that say nothing their command does not say."""
+"""Tools whose name adds nothing to their command."""
 _COMMANDS = ("command", "cmd", "script", "sql", "url", "query")
 _FILES = ("file_path", "notebook_path", "path", "filename")
 _AMOUNTS = ("amount", "total", "price")
@@ -32,19 +32,20 @@ _LINE_BREAKS = re.compile(r"[ \t]*(?:\r?\n[ \t]*)+")
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """The one line that stands for a breakpoint."""
+    """The line that represents a breakpoint."""
 
     text: str
     title: str = ""
-    """The agent's own title, where the headline says something else."""
+    """The agent's title, if the headline does not include it."""
     code: bool = False
-    """Whether it is a command, a file or an address, to be set in a fixed-width font."""
+    """Whether the text is a command, a file or a URL, to be shown in a monospaced font."""
 
 
 def headline(title: str | None, gate: str, payload: Mapping[str, Json]) -> Headline:
     """Return the headline of a breakpoint.
 
-    A command, file, address or amount in the payload comes before the agent's title: it is what an approval allows.
+    A command, file, URL or amount in the payload takes precedence over the agent's title, because it is what an
+    approval allows.
     """
     text, code = action(payload)
     named = one_line(title or "")
@@ -58,7 +59,7 @@ def headline(title: str | None, gate: str, payload: Mapping[str, Json]) -> Headl
 
 
 def action(payload: Mapping[str, Json]) -> tuple[str, bool]:
-    """Return the command, file, address or amount that a payload is about, and whether it is code; "" without one."""
+    """Return the command, file, URL or amount in a payload, or "", and whether it is code."""
     directory, arguments = payload.get(DIRECTORY), payload.get("arguments")
     name = _name(payload)
     if name and is_object(arguments):
@@ -68,7 +69,7 @@ def action(payload: Mapping[str, Json]) -> tuple[str, bool]:
 
 
 def call_headline(tool: str, arguments: Mapping[str, Json], *, directory: str = "") -> str:
-    """Return what a call of a tool does: "git status", "Edit src/app.py", "refund 129 EUR", "deploy target=prod"."""
+    """Return what a tool call does: "git status", "Edit src/app.py", "refund 129 EUR", "deploy target=prod"."""
     name = _spoken(tool)
     return _code(name, arguments, directory) or _amount(name, arguments) or _with_arguments(name, arguments)
 
@@ -79,7 +80,7 @@ def _named_call(payload: Mapping[str, Json]) -> str:
 
 
 def _name(payload: Mapping[str, Json]) -> str:
-    """Return the tool or function of a payload, as it is spoken of."""
+    """Return the name of the tool or function in a payload, in a readable form."""
     tool, function = payload.get("tool"), payload.get("function")
     if isinstance(tool, str) and tool.strip():
         return _spoken(tool)
@@ -105,7 +106,7 @@ def _code(name: str, arguments: Mapping[str, Json], directory: str) -> str:
 
 
 def _command(value: Json) -> str:
-    """Return a command as one line; given in words, as a shell would read it."""
+    """Return a command as one line; a list of words is quoted as for a shell."""
     if is_array(value) and all(isinstance(each, str) for each in value):
         value = shlex.join(str(each) for each in value)
     if not isinstance(value, str):
@@ -124,7 +125,7 @@ def _amount(name: str, arguments: Mapping[str, Json]) -> str:
 
 
 def _number(value: Json) -> str:
-    """Return an amount as it was sent; nobody can know the unit, so nothing is converted."""
+    """Return an amount as it was sent; its unit is unknown, so it is not converted."""
     if isinstance(value, str):
         return _shown(value) if any(each.isdigit() for each in value) else ""
     return json.dumps(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""
@@ -140,19 +141,19 @@ def _shown(value: Json) -> str:
 
 
 def _same(title: str, text: str) -> bool:
-    """Return whether a title says the same as a headline, perhaps cut shorter."""
+    """Return whether a title is the same as the headline, or its beginning."""
     return text.startswith(title.removesuffix("…"))
 
 
 def _below(path: str, directory: str) -> str:
-    """Return a path as somebody in the directory would say it; one that goes through .. stays as it is."""
+    """Return a path relative to the directory; one that is not normalized, for example with .., is unchanged."""
     start = f"{directory.rstrip('/')}/"
     inside = directory.startswith("/") and path.startswith(start) and posixpath.normpath(path) == path
     return path.removeprefix(start) if inside else path
 
 
 def one_line(text: str) -> str:
-    """Return a text on one line. Only plain blanks are joined: hidden ones stay, to be marked where they are shown."""
+    """Return a text as one line. Only plain whitespace is collapsed; hidden characters remain, and are marked later."""
     return cut(_BLANKS.sub(" ", text.replace("\r\n", "\n")).strip(" \t\n"))
 
 

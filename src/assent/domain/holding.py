@@ -1,4 +1,4 @@
-"""The undo window: an answer given on a page takes effect some seconds later, and can be undone until then."""
+"""The undo window: an answer on a page takes effect some seconds later, and can be undone until then."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ MARGIN = 2 * SECOND
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldAnswer:
-    """An answer that passed every check and takes effect when it is due, unless its person undoes it."""
+    """An answer that passed every check and takes effect when it is due, unless the reviewer undoes it."""
 
     breakpoint_id: str
     person_id: str
@@ -26,7 +26,7 @@ class HeldAnswer:
 
 @dataclass(frozen=True, slots=True)
 class PendingAnswer:
-    """What reviewers see of an answer in its undo window."""
+    """An answer in its undo window, as reviewers see it."""
 
     person: str
     approved: bool
@@ -35,7 +35,7 @@ class PendingAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsentAnswer:
-    """An answer that never took effect, and why; its person sees it until they dismiss it."""
+    """An answer that never took effect, and why; the reviewer sees it until they dismiss it."""
 
     id: str
     breakpoint_id: str
@@ -48,6 +48,6 @@ class UnsentAnswer:
 
 
 def window_end(now: int, *, seconds: int, deadline: int) -> int | None:
-    """Return when the undo window of an answer given now ends, or None if there is no time for one."""
+    """Return when the undo window of an answer given now ends, or None if the deadline is too close."""
     end = min(now + seconds * SECOND, deadline - MARGIN)
     return end if end > now else None

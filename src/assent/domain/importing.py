@@ -1,4 +1,4 @@
-"""From a breakpoint of the original service to one of ours that has ended: its history, told again with our chain."""
+"""Imports ended breakpoints of the original service: rebuilds their history as a chain of events."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ from assent.domain.strategies import Decision
 VIA = "import"
 IMPORTER = Actor(Kind.SYSTEM, VIA)
 AUTHOR = "import/"
-"""How the names of imported authors begin. No account can be called so: nobody is taken for a person known here."""
+"""Prefix of imported authors' names. Account names cannot contain it, so authors are not mistaken for people."""
 LONGEST_NAME = 100
 _ENDS = {Status.EXPIRED: Action.EXPIRE, Status.CANCELLED: Action.CANCEL}
 _DIGITS = "0123456789abcdefghijklmnopqrstuv"
@@ -35,7 +35,7 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuv"
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What somebody wrote; the original never asked who they were."""
+    """A comment or release by an author; the original service did not verify authors."""
 
     author: str
     comment: str | None
@@ -44,7 +44,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """What is known of a breakpoint of the original that has ended, read and checked."""
+    """An ended breakpoint of the original service, parsed and validated."""
 
     origin: str
     draft: Draft
@@ -55,12 +55,12 @@ class Past:
     ttl_seconds: int | None
     said: Sequence[Said] = ()
     release: Said | None = None
-    """Who let it go, with what words."""
+    """Who released it, and with which comment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retold:
-    """The same as one of ours: as it was raised, as it ended, and what happened in between."""
+    """The imported breakpoint: as created, as ended, and what happened in between."""
 
     raised: Breakpoint
     ended: Breakpoint
@@ -70,14 +70,14 @@ class Retold:
 
 
 def id_of(project: str, origin: str, *, created_at: int) -> str:
-    """Return the id that a breakpoint of the original has here: always the same, and in its place in time."""
+    """Return the ID of an imported breakpoint: always the same, and sorted by creation time."""
     chance = hashlib.sha256(f"{project}\n{origin}".encode()).digest()[:10]
     number = ((created_at // 1000) << 80) | int.from_bytes(chance)
     return "bp_" + "".join(_DIGITS[(number >> shift) & 31] for shift in range(125, -1, -5))
 
 
 def name_of(author: str) -> str:
-    """Return what an author is called here: one name for one author, whatever characters it has."""
+    """Return the name of an imported author, which is unique even if characters had to be removed."""
     plain = "".join(each for each in author if each.isprintable())[:LONGEST_NAME]
     if plain != author:
         plain += "-" + hashlib.sha256(author.encode(errors="surrogatepass")).hexdigest()[:8]
@@ -113,7 +113,7 @@ def _created(past: Past, project: str) -> tuple[Breakpoint, Event]:
         gate=draft.gate,
         payload=draft.payload,
         tags=draft.tags,
-        # The original asked nobody in particular, and the first who answered decided: whatever the payload wished for.
+        # The original service did not assign experts, and the first answer decided, regardless of the payload.
         seats=(),
         strategy="single",
         risk=draft.risk,
@@ -146,7 +146,10 @@ def _created(past: Past, project: str) -> tuple[Breakpoint, Event]:
 
 
 def _ttl(past: Past) -> int | None:
-    """The original let people answer after the deadline until its worker came by; here that would be a fault."""
+    """Return the TTL, or None if the breakpoint was released after its deadline.
+
+    The original service accepted late answers until its worker ran; here, that would be reported as an inconsistency.
+    """
     if past.ttl_seconds is None or past.status is not Status.RELEASED:
         return past.ttl_seconds
     return past.ttl_seconds if past.ended_at < past.created_at + past.ttl_seconds * SECOND else None

@@ -1,19 +1,19 @@
-"""Moments as integer microseconds since 1970, and the text people and programs read."""
+"""Timestamps: integer microseconds since 1970, and their text for people and programs."""
 
 from datetime import UTC, datetime, timedelta
 
 SECOND = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NAIVE_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # isoformat of a naive one is ten times as fast as strftime
+_NAIVE_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # isoformat of a naive datetime is ten times as fast as strftime
 
 
 def iso(at: int) -> str:
-    """Return RFC 3339 text with microseconds: one width, so it sorts as it reads."""
+    """Return RFC 3339 text with microseconds; its fixed width makes it sort by time."""
     return (_NAIVE_EPOCH + timedelta(microseconds=at)).isoformat(timespec="microseconds") + "Z"
 
 
 def from_iso(text: str) -> int:
-    """Parse RFC 3339; a moment without an offset is UTC. Raises ValueError."""
+    """Parse RFC 3339 text; a time without an offset is UTC. Raises ValueError."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)

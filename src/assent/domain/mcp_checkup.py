@@ -1,4 +1,4 @@
-"""How the configuration of MCP servers can cut an agent off from the answers it waits for, or let it answer itself."""
+"""Checks for MCP configurations that lose answers, or let an agent answer its own questions."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,16 +30,16 @@ from assent.domain.checkup import (
 from assent.domain.claude_settings import is_command, options
 
 SLICE_MS = 60_000
-"""A tool waits 50 seconds at most before it answers; less than this leaves it no room."""
+"""A tool waits up to 50 seconds before it responds; shorter timeouts than this could end the call before that."""
 IGNORED_MS = 1000
-"""Claude Code passes over a timeout below this."""
+"""Claude Code ignores a timeout below this."""
 _TIMEOUTS = ("MCP_TOOL_TIMEOUT", "CLAUDE_CODE_MCP_TOOL_IDLE_TIMEOUT")
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """An MCP server, as a client is told to start or reach it."""
+    """An MCP server, as a client is configured to start or reach it."""
 
     place: Place
     name: str
@@ -63,12 +63,12 @@ class Server:
 
     @property
     def is_ours(self) -> bool:
-        """By the command that starts it; one that is reached by its address, by its name."""
+        """Whether it is Assent's MCP server, judging by its command; if it has a URL instead, by its name."""
         return is_command(self.words, "mcp") if self.words else bool(self.url) and "assent" in self.name.lower()
 
 
 def servers(document: Document, project: str) -> Iterator[Server]:
-    """Yield the servers for everybody who reads the document, and those for this project only."""
+    """Yield the servers that a document configures for all projects and for this one."""
     for keys in ((), ("projects", project)):
         found = at(document.content, *keys, "mcpServers")
         for name, settings in found.items() if is_object(found) else ():
@@ -77,7 +77,7 @@ def servers(document: Document, project: str) -> Iterator[Server]:
 
 
 def mcp_findings(documents: Sequence[Document], settings: Sequence[Document], machine: Machine) -> Iterator[Finding]:
-    """Yield what is to be said of the servers; the client's own settings may say how long a call may take."""
+    """Yield the findings about the servers; the client's own settings can limit how long a call may take."""
     yield from (unreadable(each) for each in documents if each.trouble)
     found = [server for each in documents for server in servers(each, machine.project)]
     for server in found:
@@ -89,12 +89,12 @@ def mcp_findings(documents: Sequence[Document], settings: Sequence[Document], ma
 
 
 def asks_over_mcp(documents: Sequence[Document], machine: Machine) -> bool:
-    """Return whether an agent can ask through an MCP server of ours."""
+    """Return whether an agent can request approval through Assent's MCP server."""
     return any(server.is_ours for each in documents if not each.trouble for server in servers(each, machine.project))
 
 
 def mcp_accesses(documents: Sequence[Document], machine: Machine) -> Iterator[Access]:
-    """Yield each token that an agent is given for our MCP server."""
+    """Yield each token that is configured for Assent's MCP server."""
     for server in (server for each in documents for server in servers(each, machine.project)):
         token = _token(server, machine)
         if server.is_ours and token:
@@ -103,14 +103,17 @@ def mcp_accesses(documents: Sequence[Document], machine: Machine) -> Iterator[Ac
 
 
 def _address(server: Server, machine: Machine) -> str | None:
-    """An MCP server over HTTP has a port of its own, and hands the token on: to ours, if it is on the same host."""
+    """Return the URL of the server that a token is for; None means that of this machine.
+
+    An MCP server over HTTP has its own port and forwards the token: to this machine's server, if the host is the same.
+    """
     if server.url:
         return None if same_host(server.url, machine.server) else server.url
     return filled_in(server.env.get(URL, ""), machine.env) or None
 
 
 def filled_in(text: str, env: Mapping[str, str]) -> str:
-    """Return a text with its ${VARIABLES} filled in, or with what it says to take instead."""
+    """Return a text with its ${VARIABLES} filled in, or with their defaults."""
     return _VARIABLE.sub(lambda found: env.get(found[1]) or found[2] or "", text)
 
 
@@ -132,7 +135,7 @@ def _server_findings(server: Server, machine: Machine) -> Iterator[Finding]:
 
 
 def _elsewhere(server: Server, machine: Machine) -> Iterator[Finding]:
-    """Say where a configuration sends the questions and the token, if that is not the server of this machine."""
+    """Warn if a configuration sends the questions and the token to a server other than this machine's."""
     named = filled_in(server.env.get(URL, ""), machine.env)
     address = (options(server.words, "--url") or [named])[-1] or server.url
     if address and machine.server and not same_host(address, machine.server):
@@ -179,7 +182,7 @@ def _cut_off(limit: float) -> str:
 
 
 def _lying_tokens(server: Server) -> Iterator[Finding]:
-    """What gives elicitation its say also lies where the agent can read it."""
+    """Warn about a person's token where the agent can read it, as may happen when elicitation is set up."""
     for group in ("env", "headers"):
         for name, value in texts(server.settings.get(group)).items():
             if is_persons(value) and name != TOKEN:

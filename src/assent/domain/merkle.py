@@ -1,7 +1,7 @@
-"""A Merkle tree over a log that only grows (RFC 6962): its root, and proofs that something is in it and stays in it.
+"""A Merkle tree over an append-only log (RFC 6962): its root, and proofs of inclusion and consistency.
 
-Hashes of whole subtrees are kept for every eighth level only, so that a log of a million entries has four thousand of
-them; what lies between is computed from at most 256 of the level below.
+Hashes of complete subtrees are stored only for every eighth level, about four thousand for a log of a million entries.
+Others are computed from at most 128 hashes of the stored level below.
 """
 
 import hashlib
@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 STEP = 8
-"""Hashes are kept for levels that are multiples of this; level 0 are the entries themselves."""
+"""Hashes are stored for levels that are multiples of this; level 0 contains the entries themselves."""
 EMPTY = hashlib.sha256().digest()
 
 Kept: TypeAlias = Callable[[int, int, int], Sequence[bytes]]
-"""Returns so many kept hashes of a level, from a number on."""
+"""Returns stored hashes; the arguments are a level, the number of the first hash, and how many."""
 
 
 def leaf(entry: bytes) -> bytes:
-    """Hash an entry; the prefix keeps it from being taken for a node."""
+    """Hash an entry; the prefix prevents it from being mistaken for a node."""
     return hashlib.sha256(b"\x00" + entry).digest()
 
 
@@ -28,7 +28,7 @@ def node(left: bytes, right: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Subtree:
-    """A whole subtree: the n-th of its level, over 2^level entries."""
+    """A complete subtree: the n-th of its level, over 2^level entries."""
 
     level: int
     n: int
@@ -37,13 +37,13 @@ class Subtree:
 
 @dataclass(slots=True)
 class Growing:
-    """A tree that is grown entry by entry; it remembers one hash for each binary digit of its size."""
+    """A tree that grows entry by entry, and keeps one hash for each binary 1 in its size."""
 
     size: int = 0
     peaks: list[bytes] = field(default_factory=list[bytes])
 
     def add(self, entry: bytes) -> list[Subtree]:
-        """Append the hash of an entry; return the subtrees it made whole that are to be kept."""
+        """Append the hash of an entry; return the subtrees that it completed and that must be stored."""
         whole, level, n = entry, 0, self.size
         kept: list[Subtree] = []
         while n & 1:
@@ -66,7 +66,7 @@ class Growing:
 
 
 def grown(kept: Kept, size: int) -> Growing:
-    """Return the tree of a size as it was when it had grown to it, from what is kept of it."""
+    """Rebuild the tree of a size from the stored hashes."""
     peaks: list[bytes] = []
     start = 0
     for level in reversed(range(size.bit_length())):
@@ -77,7 +77,7 @@ def grown(kept: Kept, size: int) -> Growing:
 
 
 def inclusion(kept: Kept, position: int, size: int) -> list[bytes]:
-    """Return what proves that an entry is at this position of the tree of a size."""
+    """Return the proof that an entry is at this position in the tree of a size."""
     if not 0 <= position < size:
         msg = f"position {position} is not in a tree of size {size}"
         raise ValueError(msg)
@@ -95,7 +95,7 @@ def inclusion(kept: Kept, position: int, size: int) -> list[bytes]:
 
 
 def consistency(kept: Kept, first: int, second: int) -> list[bytes]:
-    """Return what proves that the tree of the first size is the beginning of that of the second."""
+    """Return the proof that the tree of the first size is the beginning of the tree of the second size."""
     if not 0 < first <= second:
         msg = f"a tree of size {first} is not a prefix of a tree of size {second}"
         raise ValueError(msg)
@@ -115,7 +115,7 @@ def consistency(kept: Kept, first: int, second: int) -> list[bytes]:
 
 
 def includes(entry: bytes, position: int, size: int, path: Sequence[bytes], root: bytes) -> bool:
-    """Tell whether a path proves that the hash of an entry is at this position (RFC 9162, 2.1.3.2)."""
+    """Return whether a path proves that the hash of an entry is at this position (RFC 9162, 2.1.3.2)."""
     if not 0 <= position < size:
         return False
     at, last, found = position, size - 1, entry
@@ -133,7 +133,7 @@ def includes(entry: bytes, position: int, size: int, path: Sequence[bytes], root
 
 
 def continues(first: int, first_root: bytes, second: int, second_root: bytes, path: Sequence[bytes]) -> bool:
-    """Tell whether a path proves that one tree is the beginning of another (RFC 9162, 2.1.4.2)."""
+    """Return whether a path proves that one tree is the beginning of another (RFC 9162, 2.1.4.2)."""
     if first == second:
         return not path and first_root == second_root
     if not 0 < first < second or not path:
@@ -157,12 +157,12 @@ def continues(first: int, first_root: bytes, second: int, second_root: bytes, pa
 
 
 def _split(count: int) -> int:
-    """The largest power of two that is smaller."""
+    """Return the largest power of two that is smaller than the count."""
     return 1 << (count - 1).bit_length() - 1
 
 
 def _range(kept: Kept, start: int, end: int) -> bytes:
-    """The root over a range as the tree cuts it: its whole subtrees, from left to right, are ever smaller."""
+    """Return the root over a range, which consists of complete subtrees that get smaller from left to right."""
     count = end - start
     if count & (count - 1) == 0:
         return _whole(kept, count.bit_length() - 1, start >> count.bit_length() - 1)

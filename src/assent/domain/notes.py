@@ -1,4 +1,4 @@
-"""What a message to people is made of, before any channel has given it a form."""
+"""The content of messages to people, before a channel formats it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,77 +14,77 @@ class Purpose(StrEnum):
     REMIND = "remind"
     ESCALATE = "escalate"
     TELL = "tell"
-    """Something happened that the receiver follows, but nothing is asked: only webhooks want it."""
+    """An update that does not ask for anything, sent only to webhooks."""
     CLOSE = "close"
-    """It has ended: whatever was shown before must not look open any more."""
+    """The breakpoint has ended, and earlier messages must no longer look open."""
 
 
 @dataclass(frozen=True, slots=True)
 class Addressee:
-    """Whom a message is for: a person, or the place that the channel's settings name."""
+    """The recipient of a message: a person, or the place in the channel's settings."""
 
     name: str = ""
-    """The person's name with us; empty for the channel's own place (a room, an endpoint, a Jira project)."""
+    """The person's name in Assent; empty for the channel's place (a room, an endpoint, a Jira project)."""
     display_name: str = ""
     email: str | None = None
     identity: str | None = None
-    """The person as the channel knows them, once they have linked the two: `T01:U02` in Slack."""
+    """The person's linked account on the channel, such as `T01:U02` in Slack."""
     zone: str | None = None
-    """The time zone of the person's preferences; None for UTC."""
+    """The time zone in the person's preferences; None for UTC."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """One message to one addressee. At every attempt it is the same note, with the same id."""
+    """One message to one recipient; every attempt sends the same note with the same ID."""
 
     id: str
     purpose: Purpose
     to: Addressee
     breakpoint: Breakpoint
     event: Event
-    """What it tells of: the creation, a reminder, an escalation, the end."""
+    """The event behind the message: the creation, a reminder, an escalation or the end."""
     review_url: str
-    """Where a person who is signed in answers; opening it decides nothing."""
+    """The page where a signed-in person answers; opening it does not decide anything."""
     answer_url: str
-    """Where the channel's own side sends what it hears: POST, verified by the channel."""
+    """The URL to which the channel's service posts answers; the channel verifies them."""
     attempt: int = 1
-    """Above 1 an earlier attempt may have arrived without our knowing: look before sending again where one can."""
+    """Above 1, an earlier attempt may have been delivered without confirmation; check before resending, if possible."""
     thread: Mapping[str, str] | None = None
-    """What the first message to this addressee about this breakpoint left as its trace."""
+    """The trace of the first message to this recipient about this breakpoint."""
     unconfirmed: tuple[str, ...] = ()
-    """The ids of earlier notes that may have arrived without a reply: what closes looks for their messages too."""
+    """The IDs of earlier notes that may have been delivered without confirmation; their messages must be closed too."""
     may_be_told: bool = True
-    """Whether the addressee may still read about it; otherwise earlier messages are changed, and none is added."""
+    """Whether the recipient may still read about it; otherwise, earlier messages are updated, but none is added."""
     at: int = 0
-    """When this attempt was begun, in microseconds."""
+    """When this attempt started, in microseconds."""
     digest: "Digest | None" = None
-    """The digest that told of it, as it stands now; only for what closes an item of one."""
+    """The digest that listed it, in its current state; only set to close an item of a digest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Digest:
-    """One message in place of many: too much happened to tell it one by one."""
+    """One message that lists several breakpoints, because there were too many messages to send one by one."""
 
     id: str
     to: Addressee
     waiting: tuple[Breakpoint, ...]
-    """The first of what waits for an answer; of a digest that is told again, some may have ended."""
+    """The first of the pending breakpoints; when a digest is sent again, some may have ended."""
     total: int
-    """How many wait in all, those above included."""
+    """The number of pending breakpoints, including those above."""
     ended: int
-    """How many that were told of before have ended since."""
+    """The number of breakpoints from earlier messages that have ended since."""
     inbox_url: str
     urls: Mapping[str, str]
-    """The Review link of each that is named."""
+    """The Review link of each listed breakpoint, by its ID."""
     deliveries: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The delivery of each that is named: an answer to an item names it."""
+    """The delivery of each listed breakpoint, which an answer to the item refers to."""
     attempt: int = 1
     at: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """A message about a person's own account; it asks nothing and belongs to no breakpoint."""
+    """A message about a person's own account, which does not ask for anything or belong to a breakpoint."""
 
     id: str
     to: Addressee

@@ -1,4 +1,4 @@
-"""Rules that “Always approve” wrote before it named the whole call: they approve more than their author was shown."""
+"""Rules from older versions of “Always approve”, which approve more calls than the one their author was shown."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -16,7 +16,7 @@ _CALLED: Mapping[str, str] = {DIRECTORY: "working directory", CALL_DIGEST: "argu
 
 
 def unnamed(rule: Rule) -> tuple[str, ...]:
-    """Return what the pattern of an “Always approve” rule for calls leaves open; nothing for every other rule."""
+    """Return the parts of a call that an “Always approve” rule does not check; empty for all other rules."""
     pattern = _pattern(rule)
     if pattern is None:
         return ()
@@ -30,7 +30,7 @@ def unnamed(rule: Rule) -> tuple[str, ...]:
 
 
 def unnamed_in(rule: Rule, gate: str, payload: Mapping[str, Json]) -> tuple[str, ...]:
-    """Return what an “Always approve” rule leaves open of the call that a payload shows."""
+    """Return the parts of this payload's call that an “Always approve” rule does not check."""
     pattern = _pattern(rule)
     if pattern is None or (call_digest(payload) is None and not is_whole_tool(gate)):
         return ()
@@ -49,12 +49,12 @@ def _pattern(rule: Rule) -> Pattern | None:
         return None
     try:
         return parse(rule.pattern)
-    except InvalidRequest:  # it is not followed
+    except InvalidRequest:  # an invalid rule never approves
         return None
 
 
 def _named(expression: Expression | None) -> dict[str, bool]:
-    """Return the payload fields that must have one value (True) or must be absent (False)."""
+    """Return the payload fields that are required to have one value (True) or to be absent (False)."""
     found: dict[str, bool] = {}
     for each in expression.operands if isinstance(expression, And) else (expression,):
         denied = isinstance(each, Not)

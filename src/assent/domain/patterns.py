@@ -1,4 +1,4 @@
-"""The one pattern language of rules, routes and triggers: `glob` or `glob(expression)`; parse, match, explain."""
+"""The pattern language of rules, routes and triggers, `glob` or `glob(expression)`: parse, match and explain."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -37,21 +37,21 @@ BREAKPOINT_ATTRIBUTES: Final[Attributes] = {
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A pattern that has been read; equal to every other writing of the same."""
+    """A parsed pattern; different spellings of the same pattern are equal."""
 
     glob: Glob
     expression: Expression | None
     source: str = field(compare=False)
 
     def __str__(self) -> str:
-        """Return one way to write it, or the way it was written where that would be too long to be read again."""
+        """Return the normalized pattern, or the original text if the normalized one would be too long to parse."""
         text = self.glob.text if self.expression is None else f"{self.glob.text}({self.expression})"
         return text if len(text) <= MAX_LENGTH else self.source
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One part of a pattern, what it met, and whether it held."""
+    """One part of a pattern, the value that it was compared with, and the result."""
 
     part: str
     actual: Json
@@ -60,7 +60,7 @@ class Finding:
 
     @property
     def note(self) -> str:
-        """Say why it is unknown; empty where it is not."""
+        """Why the result is unknown; empty if it is known."""
         if self.held is not None:
             return ""
         if self.claimed:
@@ -70,7 +70,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A predicate, and whether the pattern denies it."""
+    """A predicate, and whether the pattern negates it."""
 
     text: str
     predicate: Predicate
@@ -83,15 +83,16 @@ class Part:
 
 
 def parse(text: str, attributes: Attributes = BREAKPOINT_ATTRIBUTES) -> Pattern:
-    """Read a pattern, or raise PatternError with the place and a hint."""
+    """Parse a pattern, or raise PatternError with the position and a hint."""
     glob, expression = read(text, attributes)
     return Pattern(Glob.of(glob), expression, text.strip())
 
 
 def match(pattern: Pattern, subject: Subject, *, loose: bool = False) -> Truth:
-    """Return whether it matches; None is unknown, which for an approval means no and for a refusal yes.
+    """Return whether a pattern matches; None is unknown, which counts against an approval.
 
-    Rules that approve, routes and triggers are read exactly; everything that stops an agent is read `loose`.
+    Rules that approve, routes and triggers match exactly, and treat unknown as false. Anything that stops an agent
+    matches with `loose`, and treats unknown as true.
     """
     if not (pattern.glob.matches_loosely if loose else pattern.glob.matches)(subject.name):
         return False
@@ -99,9 +100,9 @@ def match(pattern: Pattern, subject: Subject, *, loose: bool = False) -> Truth:
 
 
 def explain(pattern: Pattern, subject: Subject, *, loose: bool = False) -> list[Finding]:
-    """Return what each part met: the glob first, then every predicate, also where it did not matter.
+    """Return the result of each part: the glob first, then every predicate, even if it did not affect the match.
 
-    One that is denied is told with its NOT, so that what is said to hold speaks for the whole.
+    A negated predicate is shown with its NOT, so that each result describes the whole part.
     """
     fits = (pattern.glob.matches_loosely if loose else pattern.glob.matches)(subject.name)
     found = [Finding(pattern.glob.text, subject.name, fits)]

@@ -1,4 +1,4 @@
-"""Secrets in the payloads of events: what looks like one is replaced before anything is stored, matched or shown."""
+"""Redaction of secrets in the payloads of events, before anything is stored, matched or shown."""
 
 import json
 import re
@@ -13,14 +13,14 @@ _STRONG = r"(?:password|passwd|passphrase|secret|private[-_ ]?key|credential)"
 _WEAK = r"(?:token|api[-_ ]?key|access[-_ ]?key|account[-_ ]?key|authorization|cookie)"
 _NAMED = rf"(?:{_STRONG[3:-1]}|{_WEAK[3:-1]})"
 _SHORT = r"(?:pwd|pass)"
-"""Names a secret only as a word of its own: `dbPass`, not `bypass`."""
+"""Indicates a secret only as a separate word: `dbPass`, not `bypass`."""
 _KEY = re.compile(rf"{_NAMED}s?$|(?:^|[^a-z]){_SHORT}$", re.IGNORECASE)
 _STRONG_KEY = re.compile(rf"{_STRONG}s?$|(?:^|[^a-z]){_SHORT}$", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _ASSIGNED = rf"\b\w{{0,40}}{_NAMED}[\"']?\s{{0,2}}[=:]\s{{0,2}}"
 _TEXTS: Sequence[tuple[str, str]] = (
-    # Tokens with a prefix of their own: Assent, Standard Webhooks, Slack, GitHub, GitLab, npm, PyPI, Hugging Face,
-    # Stripe, OpenAI, Anthropic, Google, Atlassian, AWS, SendGrid.
+    # Tokens with a known prefix: Assent, Standard Webhooks, Slack, GitHub, GitLab, npm, PyPI, Hugging Face, Stripe,
+    # OpenAI, Anthropic, Google, Atlassian, AWS, SendGrid.
     (r"\b(ast[a-z]_)[0-9A-Za-z]{20,}", r"\1"),
     (r"\b(whsec_|xox[a-z]-|xapp-|gh[pousr]_|github_pat_|glpat-|npm_|pypi-|hf_)[0-9A-Za-z+/=_-]{8,}", r"\1"),
     (r"\b(sk_live_|sk_test_|rk_live_|sk-|ATATT3|AIza)[0-9A-Za-z_=-]{16,}", r"\1"),
@@ -31,12 +31,12 @@ _TEXTS: Sequence[tuple[str, str]] = (
     (r"\b((?:[Bb]earer|[Bb]asic)\s{1,4})[0-9A-Za-z._~+/=-]{16,}", r"\1"),
     (r"(?i:\b(authorization[\"']?\s{0,2}[=:]\s{0,2}[\"']?(?:token|api-?key)\s{1,4}))[^\s&'\",;}]{4,}", r"\1"),
     (r"(hooks\.slack\.com/(?:services|workflows|triggers)/)[0-9A-Za-z/_-]+", r"\1"),
-    # A password in an address, the signature of one, and a password on a command line.
+    # A password in a URL, a signature in a URL, and a password on a command line.
     (r"(://[^\s/:@\"]{0,200}:)[^\s/@\"]{1,200}(?=@)", r"\1"),
     (r"(?i:([?&](?:sig|signature|x-amz-signature)=))[^\s&\"']{8,}", r"\1"),
     (rf"(?i:(--?\w{{0,40}}-?{_NAMED}\s{{1,4}}))(?!-)[^\s'\"]{{4,}}", r"\1"),
     (r"((?:\s-u|\s--user)[\s=]{1,4}[^\s:/]{1,200}:)[^\s'\"]{1,200}", r"\1"),
-    # A private key, with or without its end.
+    # A private key, even if its end is missing.
     (
         (
             r"(?s:(-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----).*?"
@@ -44,7 +44,7 @@ _TEXTS: Sequence[tuple[str, str]] = (
         ),
         r"\1",
     ),
-    # password="…", password=…, "token": "…" and the like inside a text.
+    # Assignments inside a text, such as password="…", password=… and "token": "…".
     (rf"(?i:({_ASSIGNED}[\"'])(?!bearer\s|basic\s))[^'\"\n]{{4,}}(?=['\"])", r"\1"),
     (rf"(?i:({_ASSIGNED}[\"']?)(?!bearer\s|basic\s|token\s|api-?key\s|\[))[^\s&'\",;}}]{{4,}}", r"\1"),
 )
@@ -58,15 +58,15 @@ _WORDS = (
     "hf_", "sk_live_", "sk_test_", "rk_live_", "sk-", "atatt3", "aiza", "akia", "asia", "sg.", "eyj", "hooks.slack.com",
     "sig=", "signature=", " -u", " --user", *PREFIXES.values(),
 )  # fmt: skip
-"""One of these is in every text that a pattern matches, and in JSON with a key that names a secret."""
+"""Every text that a pattern matches contains one of these, and so does JSON with a key that indicates a secret."""
 _PAIRS = (("name", "value"), ("key", "value"))
-"""Members that hold a key and its value, as in a list of variables or headers."""
+"""Members that contain a key and its value, as in a list of variables or headers."""
 
 
 class Redactor:
-    """Replaces secrets in JSON: the values of keys that name one, and what a pattern finds in any text.
+    """Replaces secrets in JSON: the values of keys that indicate one, and everything in a text that a pattern matches.
 
-    A pattern with a group keeps what the first group matched, so that a reader sees what was replaced.
+    The first group of a pattern, if it has any, is kept, so that a reader sees what was replaced.
     """
 
     def __init__(self, patterns: Sequence[str] = ()) -> None:
@@ -75,18 +75,18 @@ class Redactor:
         self._own = [re.compile(each) for each in patterns]
 
     def __call__(self, value: Json) -> Json:
-        """Return the value without secrets; the same object where it has none."""
+        """Return the value without secrets; the same object if it does not contain any."""
         return self._walked(value) if self._own or self.suspects(json.dumps(value, ensure_ascii=False)) else value
 
     def suspects(self, text: str) -> bool:
-        """Whether a text, or JSON, may hold a secret, as far as the patterns that are built in can tell.
+        """Whether a text or JSON may contain a secret, according to the built-in patterns.
 
-        Most hold none, and a look for plain words is many times as fast as the patterns are.
+        Most do not, and searching for plain words is many times faster than the patterns.
         """
         if "@" in text and _PASSWORD_IN_ADDRESS.search(text) is not None:
             return True
         lowered = text.lower()
-        for word in _WORDS:  # noqa: SIM110  # a generator for any() takes longer than the look
+        for word in _WORDS:  # noqa: SIM110  # a generator for any() is slower than the search itself
             if word in lowered:
                 return True
         return False
@@ -125,13 +125,13 @@ class Redactor:
 
 @lru_cache(maxsize=4096)
 def names_secret(key: str) -> bool:
-    """Return whether a key says that its value is a secret: password, apiKey, client_secret, X-Auth-Token."""
+    """Return whether a key indicates that its value is a secret: password, apiKey, client_secret, X-Auth-Token."""
     return _KEY.search(_CAMEL.sub("_", key)) is not None
 
 
 @lru_cache(maxsize=4096)
 def _names_nothing_else(key: str) -> bool:
-    """Return whether the value of a key is a secret of whatever type; `token` may be a count or a list of scopes."""
+    """Return whether a key's value is a secret of any type; the value of `token` may be a count or a list of scopes."""
     return _STRONG_KEY.search(_CAMEL.sub("_", key)) is not None
 
 

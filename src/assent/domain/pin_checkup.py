@@ -1,4 +1,4 @@
-"""How variables that settings give to a gate lead it to another server, or start something else in its place."""
+"""Checks for variables in settings that lead a gate to another server or replace its program."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ _LOADER = re.compile(r"(LD|DYLD)_[A-Z_]+")
 
 
 def unpinned(hook: Hook) -> Iterator[Finding]:
-    """Say of a command that it takes its server from the environment, or checks no receipt."""
+    """Yield a finding if a command reads its server's URL from the environment, or does not pin a receipt key."""
     if hook.is_http:
         return
     if not hook.pins("url"):
@@ -27,7 +27,7 @@ def unpinned(hook: Hook) -> Iterator[Finding]:
 
 
 def environment_findings(documents: Sequence[Document], gates: Sequence[Hook]) -> Iterator[Finding]:
-    """Say which variables of the settings reach a gate, and what they can do to it."""
+    """Yield the variables in the settings that affect a gate, and what they can do to it."""
     for document in documents:
         own = all(hook.place.where == document.path for hook in gates)
         for name in texts(at(document.content, "env")):
@@ -87,5 +87,5 @@ _WAYS: tuple[tuple[Callable[[str], object], Callable[[Hook], bool], str], ...] =
 
 
 def agents(gates: Sequence[Hook]) -> Mapping[str, Hook]:
-    """Return who asks through the gates."""
+    """Return a gate for each agent ID that the gates use."""
     return {(hook.pins("agent-id") or ["claude-code"])[-1]: hook for hook in gates}

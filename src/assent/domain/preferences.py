@@ -1,4 +1,4 @@
-"""How a person wants to be reached: on which channels, not at which hours, and who answers while they are away."""
+"""Notification preferences: a person's channels and quiet hours, and their deputy while they are away."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,18 +13,18 @@ from assent.domain.instants import SECOND, from_iso, iso
 MOST_CHANNELS = 20
 LONGEST_NAME = 100
 LONGEST_CHAIN = 3
-"""How many deputies of deputies are asked before the message goes to whoever is away after all."""
+"""The maximum length of a chain of deputies; its last person gets the message even if they are away too."""
 THEMES = ("light", "dark")
-"""What a person can choose in place of the theme of their system."""
+"""The themes that a person can choose instead of the theme of their system."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
 _CLOCK = re.compile(r"(?:[01]\d|2[0-3]):[0-5]\d", re.ASCII)
-_LATEST = 253_000_000_000 * SECOND  # a little before the year 10000, where dates end
+_LATEST = 253_000_000_000 * SECOND  # shortly before the year 10000, where dates end
 
 
 @dataclass(frozen=True, slots=True)
 class QuietHours:
-    """Every day from one time to another by the clock on the wall; over midnight where the end is the earlier."""
+    """A daily period in local time; it spans midnight if the end is before the start."""
 
     begin: time
     end: time
@@ -33,7 +33,7 @@ class QuietHours:
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """From one moment until another, in microseconds; without them from now on, or until it is taken back."""
+    """An absence, in microseconds; without `begins_at` it has begun, without `ends_at` it lasts until it is removed."""
 
     deputy: str
     begins_at: int | None = None
@@ -43,13 +43,13 @@ class Away:
 @dataclass(frozen=True, slots=True)
 class Preferences:
     channels: tuple[str, ...] = ()
-    """Where they are reached, by name and the dearest first; empty is wherever the route says."""
+    """Names of channels in order of preference; empty means those of the route."""
     quiet: QuietHours | None = None
     away: Away | None = None
 
     @property
     def zone(self) -> str | None:
-        """The time zone in which they read times, where they gave one."""
+        """The time zone for times in messages, if the person has set one."""
         return self.quiet.zone if self.quiet else None
 
 
@@ -57,14 +57,14 @@ NONE = Preferences()
 
 
 def quiet_until(preferences: Preferences, at: int) -> int | None:
-    """Return when the quiet hours end that this moment falls into, or None."""
+    """Return the end of the quiet hours at this moment, or None outside quiet hours."""
     if preferences.quiet is None or not 0 <= at < _LATEST:
         return None
     quiet = preferences.quiet
     try:
         zone = ZoneInfo(quiet.zone)
     except (OSError, ValueError, KeyError):
-        return None  # this machine does not know the zone any more: better told at night than never
+        return None  # unknown time zone: better notified at night than never
     today = (_EPOCH + timedelta(microseconds=at)).astimezone(zone).date()
     over = _DAY if quiet.end <= quiet.begin else timedelta()
     for day in (today - _DAY, today):
@@ -75,7 +75,7 @@ def quiet_until(preferences: Preferences, at: int) -> int | None:
 
 
 def deputy(preferences: Preferences, at: int) -> str | None:
-    """Return the name of whoever answers for them at this moment, if they are away."""
+    """Return the name of the deputy if the person is away at this moment."""
     away = preferences.away
     if away is None or (away.begins_at is not None and at < away.begins_at):
         return None
@@ -83,18 +83,18 @@ def deputy(preferences: Preferences, at: int) -> str | None:
 
 
 def _instant(local: datetime, zone: tzinfo) -> int:
-    # An hour that the clock goes through twice is the first of the two; one that it leaps over is an hour later.
+    # For a local time that occurs twice, this is the first one; one that is skipped becomes an hour later.
     return (local.replace(tzinfo=zone) - _EPOCH) // timedelta(microseconds=1)
 
 
 def read(body: Mapping[str, Json]) -> Preferences:
-    """Return the preferences that were written, or say what is wrong with them and where."""
+    """Parse preferences, or raise InvalidRequest with the place of the error."""
     _refuse_unknown(body, ("channels", "quiet", "away"), "")
     return Preferences(_channels(body.get("channels")), _quiet(body.get("quiet")), _away(body.get("away")))
 
 
 def written(preferences: Preferences) -> dict[str, Json]:
-    """Return the preferences as they are read again."""
+    """Return the preferences in the form that `read` accepts."""
     quiet, away = preferences.quiet, preferences.away
     return {
         "channels": list(preferences.channels),
@@ -125,7 +125,7 @@ def _quiet(given: Json) -> QuietHours | None:
 
 
 def time_zone(given: Json, pointer: str) -> str:
-    """Return the name of a time zone that this machine knows."""
+    """Return the name of a time zone, or raise InvalidRequest if this machine does not know it."""
     name = _name(given, pointer)
     try:
         ZoneInfo(name)
@@ -135,7 +135,7 @@ def time_zone(given: Json, pointer: str) -> str:
 
 
 def theme(given: str) -> str | None:
-    """Return a chosen theme, None for the theme of the system."""
+    """Return the chosen theme, or None for the system's theme."""
     if given in {"", "system"}:
         return None
     if given not in THEMES:
@@ -183,7 +183,7 @@ def _moment(given: Json, pointer: str) -> int | None:
         return None
     try:
         at = from_iso(given if isinstance(given, str) else "")
-        iso(at)  # an offset may lead to a year that UTC does not have
+        iso(at)  # with an offset, the year in UTC can be out of range
     except (ValueError, OverflowError) as error:
         raise InvalidRequest.at(pointer, "must be a time, for example 2027-01-31T18:00:00Z") from error
     return at

@@ -15,7 +15,7 @@ from assent.domain.fields import PAYLOAD_FIELDS
 from assent.domain.gates import slug
 
 REAL_PATHS = "realPaths"
-"""Payload field: for each argument that names a file, where the path leads, resolved by the client at call time."""
+"""Payload field: the path of each argument that names a file, as the client resolved it at the time of the call."""
 DIRECTORY = "directory"
 LONGEST_PATH = 4_096
 LONGEST_NAME = 255
@@ -24,7 +24,7 @@ MOST_VALUES = 2_000
 MOST_WILDCARDS = 20
 MOST_NAMES = 100
 DEEPEST = 100
-"""Levels of a call that are looked at, those of JSON in a text included."""
+"""The maximum depth of a call's values, including JSON inside text."""
 
 _AGENTS = frozenset({".claude", ".codex", ".gemini", ".cursor", ".opencode", ".copilot", ".aider", ".windsurf"})
 _SECRET = frozenset({".ssh", ".npmrc", ".envrc", ".yarnrc.yml", ".claude.json"})
@@ -59,7 +59,7 @@ _SEQUENCES = (
 _TRIGGERS = re.compile(
     "|".join(sorted(map(re.escape, _NAMES | _PARENTS | {"jenkinsfile"} | {each[0] for each in _SEQUENCES})))
 )
-"""A text without any of these names no protected file, unless a shell expands it."""
+"""A text without any of these does not name a protected file, unless a shell expands it."""
 _READS = frozenset({
     "Read", "Grep", "Glob", "LS", "NotebookRead", "LSP",
     "read_file", "read_many_files", "list_directory", "list_dir", "glob", "grep", "grep_search", "search_file_content",
@@ -68,7 +68,7 @@ _READS = frozenset({
 """Tools of supported agents that only read; their names are compared exactly."""
 _WRITES = frozenset({"Edit", "MultiEdit", "Write", "NotebookEdit"})
 _RESOLVING_DOORS = frozenset({"claude-code"})
-"""Doors that tell where a path leads; without that, a symbolic link could lead anywhere."""
+"""Integrations that resolve paths; without that, a symbolic link could lead anywhere."""
 _SHELLS = frozenset({
     "bash", "powershell", "shell", "sh", "exec", "exec_command", "local_shell", "shell_command", "terminal",
     "run_terminal_cmd", "run_terminal_command", "run_shell_command", "execute_command", "run_command", "apply_patch",
@@ -84,12 +84,12 @@ _CONTENTS = frozenset({
     "content", "contents", "new_string", "old_string", "new_source", "newtext", "oldtext", "file_text", "old_str",
     "new_str", "insert_text", "code_edit", "instructions", "instruction", "description",
 })  # fmt: skip
-"""What is written into a file, or said about a call: not where it goes. Counts only beside a path or a command."""
+"""Contents of a file, or descriptions of a call, instead of paths; ignored only next to a path or a command."""
 _ASIDE = PAYLOAD_FIELDS | {
     "arguments", "tool", "function", "description", "hidden", "door", "askedBy", "callId", "callDigest",
     REAL_PATHS, DIRECTORY,
 }  # fmt: skip
-"""Payload fields that do not say what a call does, or that are looked at apart."""
+"""Payload fields that do not affect what a call does, or that are checked separately."""
 
 _BRACES = re.compile(r"\{[^{}\s]*,[^{}\s]*\}")
 _VARIABLES = re.compile(r"\$\{[^}]*\}|\$\([^)]*\)|\$\w+")
@@ -107,13 +107,13 @@ _UNSEEN = f"It contains {_TOO_MUCH} for files that configure gates."
 
 
 class _TooMuch(Exception):
-    """A call is nested too deep to be looked through."""
+    """A call is nested too deeply to be checked."""
 
 
 def protected(gate: str, payload: Mapping[str, Json]) -> str | None:
-    """Return why a rule must not approve this call, or None where it names no file that configures gates.
+    """Return why a rule must not approve this call, or None if it does not name a file that configures gates.
 
-    The arguments are looked at, and every other field that is not known to say nothing of what is done.
+    This checks the arguments and every other field, except those that are known not to affect what the call does.
     """
     tool: Json = payload.get("tool")
     name = tool if isinstance(tool, str) else ""
@@ -138,7 +138,7 @@ def is_protected(path: str) -> bool:
 
 
 def words(command: str) -> Iterator[str]:
-    """Yield what may be a path in a command line, for a client that resolves them."""
+    """Yield the words of a command line that may be paths, for a client that resolves them."""
     return (word for word in _BETWEEN_WORDS.split(_QUOTES.sub("", command.replace("\\", ""))) if word)
 
 
@@ -179,16 +179,19 @@ def _of(found: str | None) -> Iterator[str]:
 
 
 def _said(payload: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
-    """Yield every text of a call. A field beside the arguments does not decide which of them are contents of files."""
+    """Yield every text of a call with its key.
+
+    Fields outside the arguments do not affect which arguments are ignored as contents of files.
+    """
     arguments: Json = payload.get("arguments")
-    # Arguments in one text, or in a list, are those of a command line, unless they are JSON.
+    # Arguments as one text or as a list are treated as a command line, unless they are JSON.
     is_json = isinstance(arguments, str) and _in_text(arguments) is not None
     yield from _leaves(arguments, "" if is_json else "args")
     yield from _leaves({name: value for name, value in payload.items() if name not in _ASIDE}, "")
 
 
 def _leaves(value: Json, key: str, *, beside: bool = False, depth: int = 0) -> Iterator[tuple[str, str]]:
-    """Yield every text with the name it stands under, names of members too; contents of files are left out."""
+    """Yield every text with its key, and the names of members; contents of files are left out."""
     if depth > DEEPEST:
         raise _TooMuch
     depth += 1
@@ -207,7 +210,7 @@ def _leaves(value: Json, key: str, *, beside: bool = False, depth: int = 0) -> I
 
 
 def _in_text(text: str) -> Json:
-    """Return the JSON that a text is, read as leniently as any client might, or None."""
+    """Return the value of a text that is JSON, parsed as leniently as any client might, or None."""
     if not text.lstrip("\ufeff \t\r\n").startswith(("{", "[", '"')):
         return None
     try:
@@ -219,7 +222,7 @@ def _in_text(text: str) -> Json:
 
 
 def _every_member(pairs: Sequence[tuple[str, Json]]) -> dict[str, Json]:
-    """Keep every value of a member that stands twice: clients differ in which of them they take."""
+    """Keep every value of a duplicate member, because clients differ in which one they use."""
     found: dict[str, list[Json]] = {}
     for name, value in pairs:
         found.setdefault(name, []).append(value)
@@ -237,7 +240,7 @@ def _in_path(path: str) -> str | None:
 
 
 def _components(path: str) -> list[str]:
-    """Return the names a folded path is made of, without the empty ones; `..` takes the name before it away."""
+    """Return the components of a folded path, without empty ones; `..` removes the component before it."""
     parts: list[str] = []
     for each in re.split(r"[/\\]", folded(unquote(path)) if path.startswith("file:") else path):
         name = each.split(":", 1)[0].rstrip(" .") if each.strip(".") else ""
@@ -249,7 +252,7 @@ def _components(path: str) -> list[str]:
 
 
 def _in_command(command: str) -> Iterator[str]:
-    """Yield the protected files that a folded command line names, however they are quoted."""
+    """Yield the protected files that a folded command line names, regardless of quotes."""
     text = _VARIABLES.sub("*", _BRACES.sub("*", command))
     spellings = {_QUOTES.sub("", text.replace("\\", "")), _QUOTES.sub("", text.replace("\\", "/"))}
     found = {word for each in spellings for word in _BETWEEN_WORDS.split(each)}
@@ -270,7 +273,7 @@ def _protected(parts: Sequence[str]) -> str | None:
         if n < skipped:
             continue
         if part in _AGENTS and parts[n + 1 : n + 2] == ["worktrees"] and len(parts) > n + 2:
-            skipped = n + 3  # a whole working tree that the agent keeps there
+            skipped = n + 3  # a separate working tree of the agent
         elif found := _at(parts, n):
             return found
     return None
@@ -289,7 +292,7 @@ def _at(parts: Sequence[str], n: int) -> str | None:
 
 
 def _by_wildcards(parts: Sequence[str]) -> str | None:
-    """Return what a shell may make of a path with wildcards."""
+    """Return a protected file that a path with wildcards may expand to in a shell."""
     if len(parts) > MOST_NAMES or any(len(part) > LONGEST_NAME for part in parts):
         return _TOO_MUCH
     for n, part in enumerate(parts):
@@ -307,7 +310,7 @@ def _may_be(name: str, pattern: str) -> bool:
     if not _WILD.search(pattern):
         return name == pattern
     if name.startswith(".") and _WILD.match(pattern):
-        return False  # a shell's wildcard does not stand for the first point of a name
+        return False  # in a shell, wildcards do not match a leading dot
     if not (pattern.startswith(".") or re.search(r"\w", pattern)):
         return False
     return fnmatch.fnmatchcase(name, _STARS.sub("*", pattern))

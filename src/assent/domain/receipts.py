@@ -1,6 +1,6 @@
-"""Receipts: what an approval says, signed with Ed25519, so that whoever acts on it can check it without asking.
+"""Receipts: approvals signed with Ed25519, which can be verified without asking the server.
 
-The signature is over a prefix of its own and the canonical JSON (RFC 8785) of everything else in the receipt.
+The signature covers a fixed prefix and the canonical JSON (RFC 8785) of all other fields of the receipt.
 """
 
 import base64
@@ -35,19 +35,19 @@ KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 LARGEST = 2 * 1024 * 1024
 MAY_BE_AHEAD = 300 * SECOND
-"""How far the clock of whoever checks may be behind the clock of whoever signed."""
+"""How far the verifier's clock may be behind the signer's, in microseconds."""
 _PREFIX = b"assent-receipt/1\n"
 _HEX = re.compile(r"[0-9a-f]{64}")
 _KEY_ID = re.compile(r"rkey_[0-9a-f]{16}")
 _BREAKPOINT_ID = re.compile(r"bp_[0-9a-z]{26}")
 
 Keys: TypeAlias = Mapping[str, bytes]
-"""The public keys that are trusted, by their ids."""
+"""The trusted public keys by ID."""
 
 
 @dataclass(frozen=True, slots=True)
 class Approver:
-    """Who approved, and by which way: a person, or the rule that nobody had to be asked for."""
+    """Who approved, and how: a person, or the rule that approved automatically."""
 
     by: str
     via: str
@@ -62,7 +62,7 @@ class Approver:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """When a receipt was used, and by whom."""
+    """When a receipt was used, and who used it."""
 
     at: int
     by: str
@@ -73,7 +73,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """What a receipt vouches for; the same however often it is issued."""
+    """The approval that a receipt proves; the same in every receipt that is issued for it."""
 
     breakpoint_id: str
     project: str
@@ -81,7 +81,7 @@ class Approval:
     agent_id: str
     digest: str
     event: str
-    """The hash of the event that released it: its place in the audit chain."""
+    """The hash of the release event: its place in the audit chain."""
     nonce: str
     decided_at: int
     approvers: tuple[Approver, ...]
@@ -108,7 +108,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """An approval, until when it may be acted on, and the signature; `used` if it was, before this was issued."""
+    """A signed approval with an expiration time; `used` is set if the receipt was used before this copy was issued."""
 
     approval: Approval
     issued_at: int
@@ -118,7 +118,7 @@ class Receipt:
     signature: bytes = b""
 
     def statement(self) -> dict[str, Json]:
-        """What is signed."""
+        """The signed content."""
         return {
             "version": VERSION,
             **self.approval.body(),
@@ -131,7 +131,7 @@ class Receipt:
         return self.statement() | {"signature": spelt(self.signature)}
 
     def text(self) -> str:
-        """The receipt as JSON on one line, in ASCII; the canonical form would write 1e16 as an integer too large."""
+        """The receipt as one line of ASCII JSON; the canonical form would write 1e16 as too large an integer."""
         return json.dumps(self.body(), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
     def signed_bytes(self) -> bytes:
@@ -139,7 +139,7 @@ class Receipt:
 
 
 def approval_of(current: Breakpoint, responses: Sequence[Response], *, purged: bool) -> Approval:
-    """Return what a receipt of this breakpoint vouches for; raise NoReceipt unless it was approved and is all there."""
+    """Return what the receipt proves; raise NoReceipt if the breakpoint was not approved, or was purged or imported."""
     if current.status is not Status.RELEASED or current.decision is not Decision.APPROVED:
         what = current.decision or current.status
         standing = {"status": current.status.value, "decision": current.decision.value if current.decision else None}
@@ -174,7 +174,7 @@ def approval_of(current: Breakpoint, responses: Sequence[Response], *, purged: b
 
 
 def nonce(breakpoint_id: str, event: str) -> str:
-    """One for each approval, the same for every receipt of it: it need not be secret, since all of it is signed."""
+    """Return the approval's nonce, the same in every receipt of it; it need not be secret, since it is signed."""
     return sha256(f"assent-receipt-nonce/1\n{breakpoint_id}\n{event}".encode())
 
 
@@ -187,12 +187,12 @@ def public_key(seed: bytes) -> bytes:
 
 
 def key_id(public: bytes) -> str:
-    """Name a public key by its hash: the name alone tells which key is meant."""
+    """Return the ID of a public key, which is derived from its hash."""
     return "rkey_" + sha256(b"assent-receipt-key/1\n" + public)[:16]
 
 
 def read_keys(text: str) -> dict[str, bytes]:
-    """Read public keys in base64, apart by commas or blanks."""
+    """Parse public keys in base64, separated by commas or whitespace."""
     found = [_bytes(each, KEY_BYTES) for each in text.replace(",", " ").split()]
     keys = [each for each in found if each is not None]
     if not keys or len(keys) != len(found):
@@ -203,7 +203,7 @@ def read_keys(text: str) -> dict[str, bytes]:
 
 
 def loads(text: bytes) -> Receipt:
-    """Read a receipt, strictly: what two programs could read differently is refused."""
+    """Parse a receipt strictly; reject anything that two programs could read differently."""
     if len(text) > LARGEST:
         raise InvalidReceipt("The receipt is too large.")
     try:
@@ -213,7 +213,7 @@ def loads(text: bytes) -> Receipt:
 
 
 def parse(value: Json) -> Receipt:
-    """Return the receipt that a JSON value is; refuse unknown fields, missing ones and wrong types."""
+    """Build a receipt from a JSON value; reject unknown fields, missing fields and wrong types."""
     if not is_object(value):
         raise InvalidReceipt("A receipt must be a JSON object.")
     version = value.get("version")
@@ -228,7 +228,7 @@ def parse(value: Json) -> Receipt:
         used=_use(fields.maybe_object("used")),
         signature=_signature(fields),
     )
-    # Whatever was not read, or would be written otherwise, is not part of a receipt.
+    # Reject unknown fields, and values that would be written differently.
     if receipt.body() != value:
         unknown = ", ".join(sorted(set(value) - set(receipt.body())))
         raise InvalidReceipt(
@@ -237,7 +237,7 @@ def parse(value: Json) -> Receipt:
     return receipt
 
 
-def check(  # noqa: PLR0913  # everything that a receipt may be held against
+def check(  # noqa: PLR0913  # everything that a receipt can be checked against
     receipt: Receipt,
     keys: Keys,
     *,
@@ -247,7 +247,7 @@ def check(  # noqa: PLR0913  # everything that a receipt may be held against
     agent_id: str | None = None,
     digest: str | None = None,
 ) -> None:
-    """Raise unless a trusted key signed it, it may still be acted on, and it is about what was expected."""
+    """Raise unless a trusted key signed the receipt, it is unused and not expired, and it matches what is expected."""
     _check_signature(receipt, keys)
     approval = receipt.approval
     expected = {"project": project, "gate": gate, "agent": agent_id, "digest": digest}
@@ -293,7 +293,7 @@ def _check_signature(receipt: Receipt, keys: Keys) -> None:
 
 
 class _Fields:
-    """The fields of a receipt, each asked for by name and kind."""
+    """Reads the fields of a receipt by name and type."""
 
     def __init__(self, value: Mapping[str, Json]) -> None:
         self._value = value
@@ -373,7 +373,7 @@ def _signature(fields: _Fields) -> bytes:
 
 
 def _bytes(text: str, length: int) -> bytes | None:
-    """Read base64; one spelling only for one value."""
+    """Decode base64, accepting only the canonical spelling of a value."""
     try:
         found = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -382,7 +382,7 @@ def _bytes(text: str, length: int) -> bytes | None:
 
 
 def spelt(value: bytes) -> str:
-    """Write a public key or a signature as people pass it on."""
+    """Encode a public key or a signature as base64."""
     return base64.b64encode(value).decode()
 
 

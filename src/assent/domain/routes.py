@@ -1,4 +1,4 @@
-"""Routes: which breakpoints are told to whom, on which channels, and what happens while nobody answers."""
+"""Routes: who is notified of which breakpoints, on which channels, and what happens until there is an answer."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -26,10 +26,10 @@ class StepKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Escalation:
     after: int
-    """Seconds after the breakpoint was raised."""
+    """Seconds after the breakpoint was created."""
     to: tuple[str, ...]
     channels: tuple[str, ...] = ()
-    """Where they are told; the route's own channels if none are named."""
+    """Channels to use; by default, those of the route."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Timeout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Channels and people by name; durations in seconds since the breakpoint was raised."""
+    """A route; channels and people are names, and times are seconds after the breakpoint was created."""
 
     id: str
     pattern: str
@@ -52,7 +52,7 @@ class Route:
     escalate: tuple[Escalation, ...] = ()
     timeout: Timeout | None = None
     quiet: bool = True
-    """Whether quiet hours are respected."""
+    """Whether to respect quiet hours."""
     note: str | None = None
 
 
@@ -61,11 +61,11 @@ class Step:
     at: int
     kind: StepKind
     index: int = 0
-    """Which of the route's reminders or escalations."""
+    """The index of the reminder or escalation in the route."""
 
 
 def steps(route: Route, created_at: int) -> tuple[Step, ...]:
-    """Return everything that is to happen while nobody answers, in its order."""
+    """Return the steps to take until there is an answer, in order."""
     later = [Step(created_at + after * SECOND, StepKind.REMIND, n) for n, after in enumerate(route.remind)]
     later += [Step(created_at + each.after * SECOND, StepKind.ESCALATE, n) for n, each in enumerate(route.escalate)]
     if route.timeout is not None:
@@ -74,13 +74,13 @@ def steps(route: Route, created_at: int) -> tuple[Step, ...]:
 
 
 def chosen(routes: Sequence[Route], asked: Breakpoint) -> Route | None:
-    """Return the first route whose pattern matches; one that cannot be read matches nothing."""
+    """Return the first route whose pattern matches; an invalid pattern does not match."""
     subject = subject_of(asked)
     return next((each for each in routes if _fits(each.pattern, subject)), None)
 
 
 def timeout_for(routes: Sequence[Route], subject: Subject) -> Timeout | None:
-    """Return the timeout of the first route that matches; it sets the deadline where the agent set none."""
+    """Return the timeout of the first matching route, which sets the deadline if the agent did not."""
     route = next((each for each in routes if _fits(each.pattern, subject)), None)
     return route.timeout if route is not None else None
 
@@ -93,7 +93,7 @@ def _fits(pattern: str, subject: Subject) -> bool:
 
 
 def people(to: Iterable[str], asked: Breakpoint, directory: Directory) -> tuple[str, ...]:
-    """Return the names of those whom a route means, each once; without experts, the owner stands for them."""
+    """Return the names of the people that the targets refer to, each once; without experts, the owner is used."""
     found: dict[str, None] = {}
     for target in to:
         for expert in _experts(target, asked):
@@ -102,7 +102,7 @@ def people(to: Iterable[str], asked: Breakpoint, directory: Directory) -> tuple[
 
 
 def named(to: Iterable[str], asked: Breakpoint) -> tuple[str, ...]:
-    """Return the names of experts that have to be looked up for these targets."""
+    """Return the names of the experts to look up for these targets."""
     return tuple(dict.fromkeys(expert for target in to for expert in _experts(target, asked)))
 
 

@@ -1,4 +1,4 @@
-"""Routes as they are written in assent.yaml, sent to the API and stored: read, checked, and written back."""
+"""Routes in assent.yaml, in the API and in the database: parsing, validation and serialization."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from assent.domain.routes import EXPERTS, GROUP, PERSON, Escalation, Route, Time
 from assent.domain.routing import OWNER
 
 MOST = 20
-"""Of channels, recipients, reminders or levels in one route."""
+"""Maximum number of channels, recipients, reminders or escalations in one route."""
 LONGEST = 366 * 86_400
 LONGEST_NOTE = 500
 CHANNEL_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,59}", re.ASCII)
@@ -29,7 +29,7 @@ Value = TypeVar("Value")
 
 
 def read(body: Mapping[str, Json], *, route_id: str) -> Route:
-    """Return the route that was written, or say what is wrong with it and where."""
+    """Parse a route, or raise InvalidRequest with the place of the error."""
     _refuse_unknown(body, _KEYS, "")
     return Route(
         id=route_id,
@@ -46,14 +46,14 @@ def read(body: Mapping[str, Json], *, route_id: str) -> Route:
 
 
 def checked(body: Mapping[str, Json], *, route_id: str) -> Route:
-    """Read a route that is to be kept: its pattern has to be readable too."""
+    """Parse a route before it is saved: its pattern must be valid too."""
     route = read(body, route_id=route_id)
     parse(route.pattern)
     return route
 
 
 def written(route: Route) -> dict[str, Json]:
-    """Return the route as it is read again; what it has by default is left out."""
+    """Return the route in the form that `read` accepts, without fields that have their default value."""
     body: dict[str, Json] = {"pattern": route.pattern, "channels": list(route.channels), "to": list(route.to)}
     more: dict[str, tuple[Json, bool]] = {
         "fallback": (list(route.fallback), bool(route.fallback)),
@@ -76,7 +76,7 @@ def _end(timeout: Timeout | None) -> Json:
 
 
 def _escalations(given: Json) -> tuple[Escalation, ...]:
-    """One level may be written without a list around it."""
+    """Parse the escalations; a single one does not have to be in a list."""
     if given is None:
         return ()
     listed: Json = [given] if is_object(given) else given
@@ -118,7 +118,7 @@ def _refuse_unknown(body: Mapping[str, Json], known: frozenset[str], pointer: st
 
 
 def _list(given: Json, pointer: str, of: Callable[[Json, str], Value], *, at_least: int = 0) -> tuple[Value, ...]:
-    """Read a list; one thing may be written without a list around it."""
+    """Parse a list; a single text does not have to be in a list."""
     listed: Json = [given] if isinstance(given, str) else given
     if not is_array(listed) or not at_least <= len(listed) <= MOST:
         raise InvalidRequest.at(pointer, f"must be a list of {at_least} to {MOST} items")

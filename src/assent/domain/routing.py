@@ -1,4 +1,4 @@
-"""Experts: who was asked, who may answer for whom, and whether enough different people can."""
+"""Experts: who is asked, who can answer for an expert, and whether enough different people are eligible."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ OWNER = "owner"
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """The people and groups of a project at one moment; names only."""
+    """The names of a project's people and groups at one moment."""
 
     people: frozenset[str]
     groups: Mapping[str, frozenset[str]]
     owner: str | None
 
     def carriers(self, expert: str) -> frozenset[str]:
-        """Return the people who carry an expert's name; none for a name nobody carries."""
+        """Return the people that an expert's name refers to; empty if it is not the name of a person or group."""
         if expert == OWNER:
             return frozenset({self.owner}) if self.owner in self.people else frozenset()
         if expert in self.groups:
@@ -25,7 +25,7 @@ class Directory:
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """One expert's voice. Experts nobody carried at creation share one seat, which the owner may take for them."""
+    """The place for one expert's answer. Experts that did not exist at creation share one, which the owner can take."""
 
     name: str
     stands_in_for: tuple[str, ...] = ()
@@ -38,15 +38,15 @@ class Seat:
 
 @dataclass(frozen=True, slots=True)
 class Deputy:
-    """Somebody who may answer beside those who were asked, since it was escalated or an expert is away."""
+    """A person who can answer in addition to the experts, after an escalation or because an expert is away."""
 
     name: str
     stands_in_for: str | None = None
-    """The person who is away; None for an escalation, which opens every seat."""
+    """The person who is away; None for an escalation, which makes the deputy eligible for every seat."""
 
 
 def seats_for(experts: Sequence[str], directory: Directory) -> tuple[tuple[Seat, ...], tuple[str, ...]]:
-    """Return the seats to fill and the experts that nobody carries."""
+    """Return the seats to fill, and the experts whose name does not refer to anyone."""
     names = tuple(dict.fromkeys(experts))
     missing = tuple(name for name in names if not directory.carriers(name))
     carried = tuple(Seat(name) for name in names if name not in missing)
@@ -56,7 +56,7 @@ def seats_for(experts: Sequence[str], directory: Directory) -> tuple[tuple[Seat,
     apart = (*carried, Seat(OWNER, absent, added=True))
     if answerable([eligible(seat, directory) for seat in apart]):
         return apart, missing
-    # The owner has one voice: where they are needed in another seat too, they stand in from that one.
+    # The owner can take only one seat. If another seat needs them too, that seat also represents the absent experts.
     for index, seat in enumerate(carried):
         if directory.owner in eligible(seat, directory):
             return (*carried[:index], Seat(seat.name, absent), *carried[index + 1 :]), missing
@@ -70,7 +70,7 @@ def eligible(seat: Seat, directory: Directory, deputies: Sequence[Deputy] = ()) 
 
 
 def in_place_of(seat: Seat, person: str, directory: Directory, deputies: Sequence[Deputy] = ()) -> tuple[str, ...]:
-    """Return the absent experts a person answers for when they take this seat."""
+    """Return the absent experts that a person answers for in this seat."""
     if person not in eligible(seat, directory):
         away = [each.stands_in_for for each in deputies if each.name == person and each.stands_in_for is not None]
         return tuple(dict.fromkeys(away)) or (seat.name,)
@@ -78,9 +78,9 @@ def in_place_of(seat: Seat, person: str, directory: Directory, deputies: Sequenc
 
 
 def seating(people: Iterable[str], options: Sequence[Collection[str]]) -> dict[str, int] | None:
-    """Seat every person in a different seat that they may take, or return None.
+    """Assign each person a different seat that they can take, or return None if that is impossible.
 
-    Re-seats earlier people where that makes room (augmenting paths), so the order of arrival never matters.
+    People move to other seats if that makes room (augmenting paths), so the order of answers does not matter.
     """
     taken: dict[int, str] = {}
 
@@ -101,7 +101,7 @@ def seating(people: Iterable[str], options: Sequence[Collection[str]]) -> dict[s
 
 
 def answerable(options: Sequence[Collection[str]]) -> bool:
-    """Can every seat be answered by a different person?"""
+    """Return whether every seat can be taken by a different person."""
     indices = [str(index) for index in range(len(options))]
     people = sorted(frozenset[str]().union(*options)) if options else []
     return seating(indices, [[i for i in indices if person in options[int(i)]] for person in people]) is not None

@@ -1,4 +1,4 @@
-"""How rules come, change and go: every change is an event, chained to the one before, with who made it and why."""
+"""Changes of rules: each is an event in a hash chain, with its actor and reason."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ class RuleEvent:
 
 
 def content(rule: Rule) -> dict[str, Json]:
-    """What a rule says, and nothing about how it came to say so."""
+    """Return the content of a rule, without its history."""
     return {
         "pattern": rule.pattern,
         "action": rule.action,
@@ -41,9 +41,9 @@ def content(rule: Rule) -> dict[str, Json]:
 def created(
     rule: Rule, *, actor: Actor, at: int, why: str | None = None, imported: Mapping[str, Json] | None = None
 ) -> tuple[Rule, RuleEvent]:
-    """Record a rule as it was first written: its project and where it came from are fixed here.
+    """Record a new rule, whose project and source cannot change later.
 
-    `imported` is what the file said of its origin, which is hearsay: the actor is whoever imports.
+    `imported` is the origin that the file states, which is not verified: the actor is the person who imports it.
     """
     origin: dict[str, Json] = {"project": rule.project, "source": rule.source}
     if imported is not None:
@@ -73,7 +73,7 @@ def _recorded(rule: Rule, kind: str, *, actor: Actor, at: int, metadata: Mapping
 
 
 def body(event: RuleEvent) -> dict[str, Json]:
-    """What the hash of a change covers."""
+    """Return the fields that the hash of a change covers."""
     return {
         "ruleId": event.rule_id,
         "seq": event.seq,

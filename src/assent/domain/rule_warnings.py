@@ -1,4 +1,4 @@
-"""What an auto-approve rule would also approve, beside what its author may have meant."""
+"""Warnings about auto-approve rules that approve more than their author may have intended."""
 
 from assent.domain.errors import InvalidRequest
 from assent.domain.expressions import Predicate
@@ -10,7 +10,7 @@ _ATTACK = "rm -rf ~"
 
 
 def warnings(pattern: str, action: str) -> list[str]:
-    """Return a sentence for each part of a rule that lets an agent add a command of its own."""
+    """Return a warning for each part of a rule that would let an agent add its own command."""
     if action != RuleAction.AUTO:
         return []
     try:

@@ -1,4 +1,4 @@
-"""The rules of a project: what is stored of each, and all of them read once and found by how a gate begins or ends."""
+"""The rules of a project: as stored, and as a rulebook that is parsed once and finds rules by parts of their globs."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ class RuleMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A rule as it is stored; whether it can still be read is found out by whoever follows it."""
+    """A stored rule, which may no longer be valid."""
 
     id: str
     pattern: str
@@ -60,17 +60,17 @@ class Rule:
 
 
 def expiry(text: str) -> int:
-    """Return the moment at which a rule is to end, or refuse the text."""
+    """Parse the time at which a rule expires, or raise InvalidRequest."""
     try:
         at = from_iso(text)
-        iso(at)  # an offset may lead to a year that UTC does not have
+        iso(at)  # with an offset, the year in UTC can be out of range
     except (ValueError, OverflowError) as error:
         raise InvalidRequest.at("/expiresAt", "must be a time, for example 2027-01-31T18:00:00Z") from error
     return at
 
 
 def checked(rule: Rule) -> Pattern:
-    """Return the pattern of a rule that is to be written, or refuse the rule."""
+    """Return the pattern of a rule before it is saved, or raise InvalidRequest if the rule is not valid."""
     _refuse_unknown(rule)
     return parse(rule.pattern)
 
@@ -82,7 +82,7 @@ def _refuse_unknown(rule: Rule) -> None:
 
 
 def problem_of(rule: Rule) -> str | None:
-    """Say why a stored rule cannot be read, if it cannot."""
+    """Return why a stored rule is not valid, or None if it is valid."""
     try:
         checked(rule)
     except InvalidRequest as error:
@@ -92,7 +92,7 @@ def problem_of(rule: Rule) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A stored rule that cannot be read, and what is done about it."""
+    """A stored rule that is not valid, and whether it stops approvals."""
 
     rule: Rule
     problem: str
@@ -101,7 +101,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A rule ready to be followed; a never rule without a pattern fits its glob and is unknown."""
+    """A parsed rule; a never rule with an invalid pattern has only a glob, and its result is unknown."""
 
     rule: Rule
     place: int
@@ -111,7 +111,7 @@ class Compiled:
     live: bool
 
     def holds(self, subject: Subject) -> Truth:
-        """Answer for a subject whose name the glob fits; what stops is read loosely."""
+        """Evaluate the rule for a subject whose name matches the glob; rules that stop match loosely."""
         expression = self.pattern.expression if self.pattern else None
         if expression is None:
             return True if self.pattern else None
@@ -119,12 +119,12 @@ class Compiled:
 
 
 Placed: TypeAlias = tuple[Glob, Compiled]
-"""A rule under a glob that finds it."""
+"""A glob and the rule that is found by it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """Rules by a piece of text that every name they fit has: a name asks for its own pieces, not for each rule."""
+    """Indexes rules by a piece of text that all matching names contain, to avoid trying every rule for a name."""
 
     exact: Mapping[str, Sequence[Placed]]
     heads: Mapping[str, Sequence[Placed]]
@@ -175,14 +175,14 @@ def _grams(pieces: Iterable[str]) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Rulebook:
-    """The rules of a project, read once. Whoever keeps it may ask it at any later time."""
+    """The parsed rules of a project, which can be cached: expiration is checked at each use."""
 
     faults: tuple[Fault, ...]
     always_break_on: frozenset[str]
     patterns: Mapping[str, Pattern] = field(repr=False)
     index: _Index = field(repr=False)
     loose_index: _Index = field(repr=False)
-    """The rules that stop, under their folded globs."""
+    """The rules that stop approvals, by their folded globs."""
     breaking_readings: frozenset[str] = field(repr=False)
     """The tags of always_break_on in every folded spelling."""
 
@@ -190,7 +190,7 @@ class Rulebook:
     def of(
         cls, rules: Iterable[Rule], always_break_on: Collection[str] = (), *, before: "Rulebook | None" = None
     ) -> "Rulebook":
-        """Read the rules; those that the book before had are not read again."""
+        """Parse the rules, except for patterns that the previous rulebook contains."""
         ordered = sorted(rules, key=lambda rule: (rule.order, rule.created_at, rule.id))
         known: Mapping[str, Pattern] = before.patterns if before else {}
         patterns: dict[str, Pattern] = {rule.pattern: known[rule.pattern] for rule in ordered if rule.pattern in known}
@@ -202,21 +202,22 @@ class Rulebook:
         return cls(tuple(faults), frozenset(always_break_on), patterns, exact, loose, breaking)
 
     def fitting(self, name: str, now: int) -> list[Compiled]:
-        """Return the rules in force whose glob fits the name, in their order; that of a rule that stops, loosely."""
+        """Return the active rules whose globs match the name, in evaluation order; rules that stop match loosely."""
         found = {each.place: each for each in self.index.fitting(name)}
         for reading in readings(name):
             found.update((each.place, each) for each in self.loose_index.fitting(reading))
         return [found[place] for place in sorted(found) if found[place].rule.in_force(now)]
 
     def breaks_on(self, tag: str) -> bool:
-        """Return whether the project always asks a person about this tag, however it is spelled."""
+        """Return whether this tag always requires a human decision in the project, in any spelling."""
         return tag in self.always_break_on or is_spelled_like(tag, self.breaking_readings)
 
 
 def _compiled(place: int, rule: Rule, patterns: dict[str, Pattern], faults: list[Fault]) -> Compiled | None:
-    """Return what to follow of a rule; a bad one never approves and never keeps the others from being read.
+    """Compile a rule; an invalid one never approves, and does not prevent others from being used.
 
-    A rule that may have been a never rule still stops what its glob fits, and everything where no glob can be read.
+    An invalid rule that may have been a never rule still stops everything that its glob matches, or everything if the
+    glob is not valid either.
     """
     stops = rule.action != RuleAction.AUTO
     live = rule.mode == RuleMode.LIVE or (stops and rule.mode != RuleMode.SHADOW)
@@ -233,7 +234,7 @@ def _compiled(place: int, rule: Rule, patterns: dict[str, Pattern], faults: list
 
 
 def _glob_of(text: str) -> Glob:
-    """Return the glob of a pattern whose predicates cannot be read."""
+    """Return the glob of a pattern whose predicates are not valid."""
     try:
         return parse(text.partition("(")[0]).glob
     except PatternError:

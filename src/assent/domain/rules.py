@@ -1,8 +1,9 @@
-"""Auto-approval: which rule, tag or count speaks first, and the recommendation with its reason.
+"""Auto-approval: whether a rule, tag or count decides, in order of precedence, and the reason.
 
 never-auto-approve rule > alwaysBreakOn tag, hardStop, high risk, open questions and files that configure gates >
 auto-approve rule > autoApproveAfterN > prompt.
-What cannot be known counts against an approval: an unknown never rule matches, an unknown auto rule does not.
+
+Unknown results count against an approval: an unknown never rule matches, an unknown auto-approve rule does not.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ _LETTERS, _ELEMENTS = 200, 20
 
 
 class Source(StrEnum):
-    """Who speaks, the first to decide first."""
+    """The sources of a decision, in order of precedence."""
 
     NEVER = "never-auto-approve"
     ALWAYS_BREAK_ON = "alwaysBreakOn"
@@ -44,12 +45,12 @@ STOPS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One voice on the way to the recommendation, and whether it decided."""
+    """One source that was evaluated, and whether it decided."""
 
     source: Source
     held: Truth
     recommended: bool | None
-    """None where it left the matter to the next."""
+    """None if it left the decision to the next source."""
     text: str = ""
     compiled: Compiled | None = None
     subject: Subject | None = None
@@ -60,7 +61,7 @@ class Step:
 
     @property
     def said(self) -> str:
-        # Written only when asked for: thousands of rules may have had nothing to say.
+        # Built on demand, because thousands of rules may not have matched.
         if self.compiled is None:
             return self.text
         rule = f"{self.source.value} rule: {self.rule}"
@@ -76,7 +77,7 @@ class Step:
         return f"Matched {rule}; {unknown}, so a match cannot be ruled out."
 
     def findings(self) -> list[Finding]:
-        """Return what each part of the rule's pattern met."""
+        """Return the result of each part of the rule's pattern."""
         pattern = self.compiled.pattern if self.compiled else None
         if pattern is None or self.subject is None:
             return []
@@ -96,7 +97,7 @@ def _finding_body(finding: Finding) -> dict[str, Json]:
 
 
 def _shown(value: Json) -> Json:
-    """Return enough of a value to recognise it: a payload may be large."""
+    """Shorten a value, because a payload may be large."""
     if is_array(value):
         return [_shown(each) for each in value[:_ELEMENTS]] + ["…"] * (len(value) > _ELEMENTS)
     if is_object(value):
@@ -106,7 +107,7 @@ def _shown(value: Json) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class ShadowMatch:
-    """A shadow rule that matched, and what would have come of it had it been live."""
+    """A rule in shadow mode that matched, and what it would have recommended if it were live."""
 
     rule: Rule
     recommended: bool
@@ -126,24 +127,24 @@ class Recommendation:
     shadow_matches: tuple[ShadowMatch, ...]
     agent_id_claimed: bool = False
     counts_as: str | None = None
-    """What approvals must have in common with it to count for it."""
+    """The key that approvals must share with it to be counted."""
     counted: tuple[str, ...] = ()
-    """The approvals that were counted, where they decided."""
+    """The IDs of the counted approvals, if the count decided."""
     differed: tuple[str, ...] = ()
-    """The fields in which it differs from them."""
+    """The fields in which the payload differs from theirs."""
 
     @property
     def matched_rule(self) -> str | None:
         return self.matched.id if self.matched else None
 
     def why(self) -> dict[str, Json]:
-        """Return what the event of a release says beside the decision: the approvals it rests on."""
+        """Return the additional metadata of a release event: the approvals that the decision is based on."""
         if self.source is not Source.AFTER_N:
             return {}
         return {"countedApprovals": list(self.counted), "differed": list(self.differed)}
 
     def body(self) -> dict[str, Json]:
-        """Return it as a breakpoint carries it: `autoApproval`."""
+        """Return the `autoApproval` field of a breakpoint."""
         body: dict[str, Json] = {"recommended": self.recommended, "reason": self.reason}
         if self.matched:
             body["matchedRule"] = self.matched.id
@@ -161,7 +162,7 @@ class _Question:
     consecutive: int
 
 
-def recommend(  # noqa: PLR0913  # everything that has a say
+def recommend(  # noqa: PLR0913  # everything that affects the result
     book: Rulebook,
     subject: Subject,
     *,
@@ -171,7 +172,10 @@ def recommend(  # noqa: PLR0913  # everything that has a say
     now: int,
     plain: bool = True,
 ) -> Recommendation:
-    """Ask every voice in its order; the first that decides does. `plain`: a bare yes would be a complete answer."""
+    """Evaluate each source in order until one decides.
+
+    `plain`: an approval is complete without an option or form answers.
+    """
     fitting = book.fitting(subject.name, now)
     question = _Question(book, subject, fitting, hard_stop, plain, after_n or 0, consecutive)
     trace: list[Step] = []
@@ -214,7 +218,7 @@ def _auto(compiled: Compiled, subject: Subject) -> Step:
 
 
 def _stops(question: _Question) -> Iterator[Step]:
-    """What the project or the agent wants a person for, whatever the rules say."""
+    """Yield what requires a human decision according to the project or the agent, regardless of rules."""
     values = question.subject.values
     tags: Sequence[Any] = listed(values.get("tags"))
     tag = next((each for each in tags if question.book.breaks_on(each)), None)
@@ -231,7 +235,7 @@ def _stops(question: _Question) -> Iterator[Step]:
 
 
 def _protects(question: _Question) -> Iterator[Step]:
-    """Stop what may change a file that configures gates."""
+    """Stop a call that may change a file that configures gates."""
     payload: Json = question.subject.values.get("payload")
     why = protected(question.subject.name, payload) if is_object(payload) else None
     if why is not None:
@@ -239,7 +243,7 @@ def _protects(question: _Question) -> Iterator[Step]:
 
 
 def _counted(question: _Question) -> Iterator[Step]:
-    """A threshold below one is none."""
+    """Yield the result of autoApproveAfterN, unless its threshold is below 1."""
     if question.after_n < 1:
         return
     reached = question.consecutive >= question.after_n
@@ -262,7 +266,7 @@ def _shadows(fitting: Iterable[Compiled], subject: Subject, *, stopped: bool) ->
 
 
 class Asked(Protocol):
-    """What a draft and a breakpoint have in common."""
+    """The fields that rules use, of a draft or a breakpoint."""
 
     @property
     def gate(self) -> str: ...
@@ -285,17 +289,18 @@ class Asked(Protocol):
 
 
 def subject_of(asked: Asked, *, claimed: bool = False) -> Subject:
-    """Return what the rules see of a breakpoint. Its experts are those the agent asked for, not who sits there now.
+    """Return what rules see of a breakpoint; its experts are those that the agent requested, not the current seats.
 
-    `claimed`: nothing but the agent's own word says that it is this agent.
+    `claimed`: the agent ID is only a claim of the agent.
     """
     payload = asked.payload
     if tuple(payload.get("tags") or ()) != asked.tags:
-        # A tag that stood beside the payload is not hidden from a rule on payload.tags.
+        # Rules on payload.tags also see tags that were sent outside the payload.
         payload = {**payload, "tags": list(asked.tags)}
     digest = call_digest(payload)
     if payload.get(CALL_DIGEST) != digest:
-        # A rule for exactly one call does not rest on the digest that the agent claims, also where there is no other.
+        # Rules for exactly one call use only the computed digest, never one that the agent claims, even if none can be
+        # computed.
         payload = {name: value for name, value in payload.items() if name != CALL_DIGEST}
         payload |= {CALL_DIGEST: digest} if digest is not None else {}
     values: dict[str, Any] = {
@@ -314,10 +319,10 @@ def subject_of(asked: Asked, *, claimed: bool = False) -> Subject:
 
 
 def propose(subject: Subject) -> str:
-    """Return the narrowest pattern for more of the same: this gate, this agent, this call, and at least these tags.
+    """Return the narrowest pattern for similar breakpoints: this gate, this agent, this call, and at least these tags.
 
-    It matches the subject itself. What a pattern cannot say, or has no room for, is left open, except the call: a rule
-    that would approve a whole tool is refused.
+    It matches the subject itself. Conditions that a pattern cannot express, or that do not fit, are left out, except
+    the call: a rule that would approve a whole tool is refused.
     """
     glob = "".join("*" if sign in "()" or sign.isspace() or not sayable(sign) else sign for sign in subject.name)
     glob = f"*{glob[1:]}" if glob[:1] in QUOTES else glob

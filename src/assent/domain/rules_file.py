@@ -1,4 +1,4 @@
-"""`rules.json`: rules as a file that can be carried from place to place, and what importing one would change."""
+"""`rules.json`: exported rules, and what importing them would change."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,16 +11,16 @@ from assent.domain.rule_changes import content
 from assent.domain.rulebook import Rule, RuleMode, checked, expiry
 
 SCHEMA_VERSION = "2026.01.breakpoint-rules-v1"
-"""The only one there is so far."""
+"""The only version so far."""
 IMPORTED = "import:"
-"""How the source of an imported rule begins; the id it had in its file follows."""
+"""Prefix of an imported rule's source, followed by its ID in the file."""
 MAX_NAMED = 200
 _ORIGIN = ("id", "createdBy", "createdAt", "source")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One rule of a file: what it says of a rule, by the names in `Rule`, and where it came from."""
+    """One rule in a file: its fields, by their names in `Rule`, and its origin."""
 
     index: int
     id: str | None
@@ -38,18 +38,18 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What an import does, worked out before anything is done."""
+    """The changes of an import, determined before anything is changed."""
 
     added: tuple[Entry, ...]
     changed: tuple[tuple[Entry, Rule], ...]
-    """With the rule as it is to be."""
+    """With the changed rule."""
     unchanged: tuple[tuple[Entry, Rule], ...]
     removed: tuple[Rule, ...]
 
 
 def written(rules: Sequence[Rule]) -> dict[str, Json]:
-    """Return the rules as a file. What a rule has by default is left out."""
-    # The order is written for all or for none: half of it would put the others elsewhere.
+    """Return the rules as a file, without fields that have their default value."""
+    # Write the order of all rules or of none: with only some of them, the others would move.
     ordered = [rule.order for rule in rules] == list(range(1, len(rules) + 1))
     return {"schemaVersion": SCHEMA_VERSION, "rules": [_written(each, ordered=ordered) for each in rules]}
 
@@ -74,9 +74,9 @@ def _written(rule: Rule, *, ordered: bool) -> dict[str, Json]:
 
 
 def read(document: Mapping[str, Json]) -> list[Entry]:
-    """Return what a file says, or refuse it with every rule that cannot be taken, by its number and place.
+    """Parse a file, or raise InvalidRequest with the index and place of every invalid rule.
 
-    The shape has been checked before: fields are known and of their kind.
+    The caller has checked the schema: fields are known and have the right types.
     """
     if document["schemaVersion"] != SCHEMA_VERSION:
         raise InvalidRequest.at("/schemaVersion", f"is not supported; this version reads {SCHEMA_VERSION}")
@@ -106,10 +106,10 @@ def _entry(index: int, body: Mapping[str, Json], seen: dict[str, int]) -> Entry:
 
 
 def _named(index: int, error: InvalidRequest) -> Details:
-    """Say which rule of the file is meant, and where in its pattern."""
+    """Return the error with the index of the rule, and the place in it or in its pattern."""
     if isinstance(error, PatternError):
         return {"pointer": f"/rules/{index}/pattern", "detail": error.message, "index": index, **error.details}
-    pointer, _, detail = error.message.partition(": ")  # as InvalidRequest.at puts it
+    pointer, _, detail = error.message.partition(": ")  # the format of InvalidRequest.at
     return {"pointer": f"/rules/{index}{pointer}", "detail": detail, "index": index}
 
 
@@ -125,9 +125,9 @@ def _refusal(wrong: Sequence[Details]) -> InvalidRequest:
 
 
 def plan(entries: Sequence[Entry], standing: Sequence[Rule], *, replacing: bool) -> Plan:
-    """Find for each entry the rule it stands for, by our own id, else by pattern and action; the others are added.
+    """Match each entry to an existing rule, by ID or else by pattern and action; add the others.
 
-    What an entry does not speak of stays as it is: a rule that somebody disabled is not enabled by leaving that out.
+    Fields that are missing in an entry are not changed: a disabled rule is not enabled if the entry does not say so.
     """
     found = _found(entries, standing)
     pairs = [(entry, rule, replace(rule, **entry.says)) for entry in entries if (rule := found.get(entry.index))]
@@ -141,7 +141,7 @@ def plan(entries: Sequence[Entry], standing: Sequence[Rule], *, replacing: bool)
 
 
 def _found(entries: Sequence[Entry], standing: Sequence[Rule]) -> dict[int, Rule]:
-    """The surer sign for all of them first: none takes a rule from another that names it."""
+    """Match all entries by ID first, so that none takes a rule that another entry names."""
     found: dict[int, Rule] = {}
     left = {rule.id: rule for rule in standing}
     for of_entry, of_rule in _SIGNS:

@@ -1,4 +1,4 @@
-"""Runs: the states of a run and of its steps, and what a replay may expect of the journal."""
+"""Runs: their states and steps, and the differences between a replay and the journal."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ SETTLED = frozenset({StepState.DONE, StepState.FAILED})
 
 
 class Superseded(AssentError):
-    """Somebody else has taken this run up, or it was cancelled: what we did since does not count."""
+    """Another worker has claimed this run, or it was cancelled; later results of this worker do not count."""
 
     code = "superseded"
     title = "The run continues on another worker"
@@ -50,7 +50,7 @@ class Superseded(AssentError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One thing that a run did or waits for; `path` is its place in the process, the same at every replay."""
+    """One thing that a run did or waits for; `path` is its place in the process, the same in every replay."""
 
     path: str
     kind: StepKind
@@ -60,9 +60,9 @@ class Step:
     attempts: int = 0
     breakpoint_id: str | None = None
     due_at: int | None = None
-    """When somebody must look after it: a sleeper's time, a retry's, or that of an answer not yet followed."""
+    """When a worker must continue the step: at the end of a sleep, for a retry, or after an unprocessed answer."""
     heard: int | None = None
-    """How many comments were listened to, where the process listens at all."""
+    """How many comments were processed, if the process handles comments."""
     outcome: Json = None
     error: Mapping[str, Json] | None = None
     started_at: int = 0
@@ -71,7 +71,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What started a run, where an event did."""
+    """The event and trigger that started a run."""
 
     event_id: str
     trigger: str
@@ -91,11 +91,11 @@ class Run:
     agent_id: str
     started_by: str
     principal: Principal
-    """Who started it: what it raises is raised by them, within their limits, and never decided by them."""
+    """Who started the run; it creates breakpoints for them, with their permissions, which they cannot decide."""
     turn: int = 0
-    """Counts who has taken it up: only the last one may write."""
+    """Incremented by every claim; only the latest claim may write."""
     starts: int = 0
-    """How often it was taken up since it last got anywhere."""
+    """How often it was claimed since it last made progress."""
     lines: int = 0
     created_at: int
     updated_at: int
@@ -105,7 +105,7 @@ class Run:
 
     @property
     def depth(self) -> int:
-        """How many runs lie between this one and the outside world."""
+        """How many runs led to this one through events; 0 if a person or an agent started it."""
         return self.cause.depth if self.cause is not None else 0
 
     @property
@@ -124,7 +124,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A line as it stands in the journal."""
+    """A stored line of the journal."""
 
     seq: int
     at: int
@@ -141,7 +141,7 @@ class RunFile:
 
 
 def difference(step: Step, kind: StepKind, name: str, fingerprint: str | None) -> str | None:
-    """Say how what a process does now differs from what it did at this step; None if it does not."""
+    """Return how a step of a process differs from the recorded one, or None if it does not."""
     then, now = f"the {step.kind} {step.name!r}", f"the {kind} {name!r}"
     if step.kind is not kind or step.name != name:
         return f"Step {step.path} was recorded as {then}, but is now {now}."
@@ -156,5 +156,5 @@ def difference(step: Step, kind: StepKind, name: str, fingerprint: str | None) -
 
 
 def in_order(steps: Sequence[Step]) -> list[Step]:
-    """Sort steps as a person reads them: 2 before 10, and what was done side by side under its own number."""
+    """Sort steps for people: 2 before 10, and parallel steps below the number that they share."""
     return sorted(steps, key=lambda step: [int(part) for part in step.path.split(".")])

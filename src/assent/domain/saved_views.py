@@ -1,4 +1,4 @@
-"""Saved views: a name for the part of the inbox's address behind the question mark."""
+"""Saved views: named query strings of the inbox."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ class SavedView:
 
 
 def saved_view(name: str, query: str, *, at: int) -> SavedView:
-    """Check what somebody wants to keep; surrounding blanks and the question mark are not part of it."""
+    """Validate a view; whitespace around its name and a leading question mark are removed."""
     name, query = name.strip(), query.removeprefix("?")
     if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable():
         raise InvalidRequest.at("/name", f"must be 1 to {LONGEST_NAME} visible characters")

@@ -1,4 +1,4 @@
-"""When a schedule ticks: cron lines in a time zone, daylight saving, jitter, and what was missed."""
+"""Schedules: cron expressions with a time zone, daylight saving time, jitter, and missed ticks."""
 
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -21,10 +21,10 @@ FIELDS = 5
 DAY = 24 * 3600 * SECOND
 MAX_AGE = "7d"
 MOST_TICKS = 1_000
-"""How many missed instants are made up for at most; the newest."""
+"""Maximum number of missed instants to catch up on; the newest are used."""
 LONGEST_JITTER = 24 * 3600
 ON_TIME = 60 * SECOND
-"""What is later than this was missed: nobody was there."""
+"""A tick that is later than this counts as missed, because no node was running."""
 LONGEST = 200
 SHORT = {
     "@hourly": "0 * * * *",
@@ -40,7 +40,7 @@ _ANY_DAY = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 class Missed(StrEnum):
-    """What becomes of instants that passed while nobody was there."""
+    """What to do with instants that passed while no node was running."""
 
     LAST = "last"
     SKIP = "skip"
@@ -52,17 +52,17 @@ class Schedule:
     cron: str
     zone: tzinfo
     jitter: int = 0
-    """Seconds by which a tick may be late, so that not everything starts in the same second."""
+    """Maximum delay of a tick in seconds, so that not everything starts in the same second."""
     missed: Missed = Missed.LAST
     max_age: int = 7 * DAY
-    """Microseconds after which a missed instant is not made up for, where all are."""
+    """Maximum age of a missed instant in microseconds; used only for `all`."""
 
     def after(self, at: int) -> Iterator[int]:
-        """Yield the instants later than this one, in order; none twice, whatever the clocks do."""
+        """Yield the instants after this one, in order; none is repeated when clocks change."""
         last = at
         for moment in CronSim(self.cron, _moment(at, self.zone)):
             found = _instant(moment)
-            # A time of day that the clocks repeat is found again by whoever begins between the two.
+            # If the search starts between two occurrences of the same local time, it finds the earlier one again.
             if found > last:
                 last = found
                 yield found
@@ -70,14 +70,14 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What a schedule has to tell now, and when to look again."""
+    """The instants that are due, and when to check again."""
 
     instants: tuple[int, ...]
     next_at: int | None
 
 
 def read(settings: Mapping[str, Any]) -> Schedule:
-    """Read the settings of a schedule; raises InvalidRequest.at with what is wrong."""
+    """Parse the settings of a schedule; raise InvalidRequest with the place of an error."""
     schedule = Schedule(
         cron=_cron(settings.get("cron")),
         zone=_zone(settings.get("timezone", "UTC")),
@@ -139,7 +139,7 @@ def _missed(value: object) -> Missed:
 
 
 def tick_at(schedule: Schedule, instant: int, source_id: str) -> int:
-    """Return when an instant ticks: the same on every node, and always before the next instant does."""
+    """Return when an instant ticks: at the same time on every node, and always before the next instant."""
     if not schedule.jitter:
         return instant
     following = next(schedule.after(instant), None)
@@ -151,15 +151,15 @@ def tick_at(schedule: Schedule, instant: int, source_id: str) -> int:
 
 
 def first_at(schedule: Schedule, now: int, source_id: str) -> int | None:
-    """Return when a schedule that begins now ticks first: nothing that has passed is made up for."""
+    """Return the first tick of a schedule that starts now; instants before that are not caught up on."""
     instant = next(schedule.after(now), None)
     return None if instant is None else tick_at(schedule, instant, source_id)
 
 
 def due(schedule: Schedule, next_at: int, now: int, source_id: str) -> Due:
-    """Say which instants to tell at this moment, where `next_at` is when the schedule was to tick next."""
+    """Return the instants that are due; `next_at` is when the schedule was expected to tick next."""
     first = _instant_of(schedule, next_at)
-    if first is None:  # it is not a time of this schedule at all: begin anew
+    if first is None:  # not a time of this schedule: start over
         return Due((), first_at(schedule, now, source_id))
     oldest = first
     if schedule.missed is Missed.ALL:
@@ -172,7 +172,7 @@ def due(schedule: Schedule, next_at: int, now: int, source_id: str) -> Due:
 
 
 def _told(schedule: Schedule, ages: Mapping[int, int]) -> tuple[int, ...]:
-    """Return the instants to tell, where each has an age: how long ago it was to tick, jitter included."""
+    """Return the due instants; each has an age, which is the time since its tick, jitter included."""
     on_time = [each for each, age in ages.items() if age <= ON_TIME]
     if schedule.missed is Missed.SKIP or len(on_time) == len(ages):
         return tuple(on_time)
@@ -182,13 +182,13 @@ def _told(schedule: Schedule, ages: Mapping[int, int]) -> tuple[int, ...]:
 
 
 def _instant_of(schedule: Schedule, next_at: int) -> int | None:
-    """Return the instant that ticks at this time: the last one up to it."""
+    """Return the instant that ticks at this time: the last one that is not later."""
     window = takewhile(lambda each: each <= next_at, schedule.after(next_at - schedule.jitter * SECOND - 1))
     return max(window, default=None)
 
 
 def _newest(schedule: Schedule, since: int, until: int, *, most: int) -> list[int]:
-    """Return the newest instants between two moments, both included; a long gap costs no more than a short one."""
+    """Return the newest instants between two moments, inclusive; a long gap does not take longer than a short one."""
     length = 3600 * SECOND
     while True:
         begin = max(since, until - length)

@@ -1,4 +1,4 @@
-"""The words by which breakpoints are found, normalised; scripts without spaces as pairs of characters."""
+"""Normalized words by which the search finds breakpoints; scripts without spaces are split into pairs of characters."""
 
 import re
 import unicodedata
@@ -16,11 +16,11 @@ MAX_WORD_CHARACTERS = 100
 MAX_SOUGHT_WORDS = 40
 _BETWEEN_EARLIER_WORDS = re.compile(r"[\W_]+")
 _JOINT = "·"
-"""Between the two words of a pair: punctuation, so that no word contains it, but a letter to both databases."""
+"""Joins the two words of a pair: punctuation, so that no word contains it, but a letter to both databases."""
 _PUNCTUATION = "-._/:@#"
 _JOINTS = re.compile(f"[{_PUNCTUATION}]+")
 _ASCII_NAME = re.compile("[0-9a-z]+(?:[-._/:@#]+[0-9a-z]+)*")
-# An id is one word: as two, its prefix "bp" would match every breakpoint before the rest is looked at.
+# An ID is indexed as one word. Split in two, its prefix "bp" would match every breakpoint before the rest is compared.
 _ID = re.compile("(?<![0-9a-z_])bp_(?=[0-9a-z])")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 # Thai and Lao, Myanmar, Hangul, Khmer, Tai, kana, Han, Bopomofo, Yi.
@@ -32,10 +32,10 @@ _HIDDEN = frozenset({"\u034f", *map(chr, range(0xFE00, 0xFE10))})
 
 
 def indexed_words(*parts: Json) -> str:
-    """Return the words of these texts with a blank around each, as the index holds them; "" without any.
+    """Return the words of these texts as the index stores them, each between spaces; "" without any.
 
-    A name of several words is followed by its pairs of words: v1.2.3 is v1 2 3 v1·2 2·3. A run of characters in a
-    script without spaces becomes its pairs, and its last character: 日本語 is 日本 本語 語.
+    A name of several words is followed by its pairs of words: v1.2.3 becomes v1 2 3 v1·2 2·3. Text in a script without
+    spaces becomes its pairs of characters and the last character: 日本語 becomes 日本 本語 語.
     """
     text = "\n".join(part for part in parts if isinstance(part, str) and part)[:MAX_INDEXED_CHARACTERS]
     found: list[str] = []
@@ -52,7 +52,7 @@ def indexed_words(*parts: Json) -> str:
 
 
 def words_of(current: Breakpoint) -> str:
-    """Return the words by which a breakpoint is found, the short and telling texts first."""
+    """Return the search words of a breakpoint, short and distinctive texts first, because long texts are cut off."""
     question = current.payload.get("question")
     return indexed_words(
         current.id, current.gate, current.agent_id, current.run_id, *current.tags, current.title, question
@@ -60,17 +60,17 @@ def words_of(current: Breakpoint) -> str:
 
 
 def earlier_words_of(current: Breakpoint) -> str:
-    """Return the words that versions before schema 0021 stored in the row itself."""
+    """Return the search words that versions before migration 0021 stored in the row itself."""
     question = current.payload.get("question")
     parts = (current.title, question, current.gate, current.agent_id, current.run_id, *current.tags)
     return _BETWEEN_EARLIER_WORDS.sub(" ", " ".join(part for part in parts if isinstance(part, str))).strip()
 
 
 def sought_words(q: str) -> tuple[str, ...]:
-    """Return what has to occur in the indexed words, each with its blanks: all of it, in any order.
+    """Return the strings that the indexed words must contain, with their spaces: all of them, in any order.
 
-    A word may be the beginning of a longer one, a single letter or digit may not; what is written in a script without
-    spaces may occur anywhere. The words of a name have to follow one another in a name.
+    A word also matches the beginning of a longer one, except a single letter or digit. Text in a script without spaces
+    matches anywhere. The words of a name must follow one another in a name.
     """
     found: dict[str, None] = {}
     for words in chain.from_iterable(map(_chains, _names(q))):
@@ -84,12 +84,12 @@ def sought_words(q: str) -> tuple[str, ...]:
 
 
 def is_found(sought: tuple[str, ...], words: str) -> bool:
-    """Return whether all that is sought occurs in these indexed words."""
+    """Return whether these indexed words contain everything that is sought."""
     return bool(sought) and all(each in words for each in sought)
 
 
 def _names(text: str) -> list[str]:
-    """Split at all but the punctuation that joins the words of a name, such as deploy.production or agent-49."""
+    """Split a text into names, which can contain punctuation, such as deploy.production or agent-49."""
     if text.isascii():
         return _ASCII_NAME.findall(_ID.sub("bp", text.lower()))
     folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold())
@@ -99,7 +99,7 @@ def _names(text: str) -> list[str]:
 
 
 def _chains(name: str) -> list[list[str]]:
-    """Return the words of a name that are joined, in scripts with spaces, and each run of the others on its own."""
+    """Split a name into chains of joined words in scripts with spaces, and separate runs in scripts without."""
     if name.isascii():
         return [_JOINTS.split(name)]
     found: list[list[str]] = []
@@ -121,12 +121,12 @@ def _joined(words: list[str]) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def _spelled(character: str) -> str:
-    """Return a character of a word; nothing for one that is hidden, a blank for one that separates words."""
+    """Return the character as indexed: an empty string if it is hidden, a space if it separates words."""
     kind = unicodedata.category(character)
     if kind == "Cf" or character in _HIDDEN:
         return ""
     if kind == "So":
-        return f" {character} "  # an emoji is a word of its own
+        return f" {character} "  # an emoji is a separate word
     return character if kind[0] in "LNM" or character in _PUNCTUATION else " "
 
 
@@ -145,6 +145,6 @@ def _unspaced() -> re.Pattern[str]:
 
 @cache
 def _runs() -> re.Pattern[str]:
-    """Cut a word where it changes between scripts with and without spaces."""
+    """Return a pattern that splits a word where it changes between scripts with and without spaces."""
     unspaced = character_class(_UNSPACED)
     return re.compile(f"[{unspaced}]+|[^{unspaced}]+")

@@ -1,4 +1,4 @@
-"""Tokens and link secrets: 256 random bits, a checksum that tells a typo from an unknown one, a hash at rest."""
+"""Tokens and link secrets: 256 random bits, a checksum that detects typos, and a hash for storage."""
 
 import hashlib
 import hmac
@@ -12,7 +12,7 @@ PREFIXES = {"agent": "asta_", "person": "astp_", "service": "asts_", "link": "as
 
 
 def secret(kind: str, entropy: bytes) -> str:
-    """Spell 32 random bytes as a token of a kind."""
+    """Encode 32 random bytes as a token of this kind."""
     body = _base62(int.from_bytes(entropy, "big"), _LENGTH)
     return f"{PREFIXES[kind]}{body}{_checksum(PREFIXES[kind] + body)}"
 
@@ -27,17 +27,17 @@ def secret_hash(token: str) -> str:
 
 
 def form_key(entropy: bytes, salt: bytes, person_id: str) -> str:
-    """Return the key of a session's forms, followed by a mark of the person."""
+    """Return the CSRF key of a session's forms, followed by a mark that identifies the person."""
     return f"{entropy.hex()}.{_mark(salt, person_id)}"
 
 
 def person_mark(key: str) -> str:
-    """Return the mark in a form key; empty for a key without one."""
+    """Return the mark in a form key, or an empty string if it does not have one."""
     return key.partition(".")[2]
 
 
 def is_mark_of(mark: str, person_id: str) -> bool:
-    """Return whether a form key with this mark was made for this person; the session may have ended since."""
+    """Return whether a form key with this mark was created for this person; its session may have ended since."""
     try:
         salt = bytes.fromhex(mark[: 2 * _SALT_BYTES])
     except ValueError:
@@ -46,8 +46,8 @@ def is_mark_of(mark: str, person_id: str) -> bool:
 
 
 def _mark(salt: bytes, person_id: str) -> str:
-    # The salt is in the mark: it must be checked when its session is gone, on every node. A mark tells forms of one
-    # person from those of another; it permits nothing.
+    # The mark contains its salt, so that every node can check it after the session has ended. It only distinguishes one
+    # person's forms from another's, and grants nothing.
     return salt.hex() + hmac.digest(salt, b"assent form mark\x00" + person_id.encode(), "sha256").hex()
 
 

@@ -1,4 +1,4 @@
-"""What a server's answers tell: whether it is there, is ready, knows the token, and has the same time."""
+"""Checks of a server's responses: whether it is reachable and ready, and whether its clock and version match."""
 
 import email.utils
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ TOLERATED_SKEW = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """An answer of a server, with this machine's time before and after; no status when there was none."""
+    """A response of a server, with this machine's time before and after; the status is not set without a response."""
 
     url: str
     status: int | None = None
@@ -37,12 +37,12 @@ def reached(seen: Seen) -> Finding:
 
 
 def skew(seen: Seen) -> float | None:
-    """Return by how many seconds the server is ahead, as far as an answer can tell; None when it does not say."""
+    """Return by how many seconds the server's clock is at least ahead (or behind, if negative); None without a date."""
     try:
         date = email.utils.parsedate_to_datetime(seen.date).timestamp()
     except (ValueError, OverflowError):
         return None
-    # It was some time between sending and receiving; the header leaves out the fraction, and may be a second old.
+    # The server set the date between sending and receiving; it has no fraction of a second, and may be a second old.
     if date - seen.received > 0:
         return date - seen.received
     return min(0.0, date + 2 - seen.sent)
@@ -68,7 +68,7 @@ def clock(seen: Seen) -> Iterator[Finding]:
 
 
 def versions(url: str, theirs: str | None, ours: str) -> Iterator[Finding]:
-    """Compare what is served with what is installed here: the first two numbers must agree."""
+    """Compare the versions of the server and of this command: the first two numbers must be equal."""
     place = Place(url)
     if theirs is None:
         what = "The server does not report its version."

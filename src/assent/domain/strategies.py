@@ -1,7 +1,7 @@
-"""How responses become a decision: one registered function per strategy, all under the same laws.
+"""Strategies: how responses become a decision, with one registered function per strategy.
 
-A strategy sees each person's current vote, in the order of arrival, and the number of seats (experts) asked. It returns
-the decision, or None while the outcome is open.
+A strategy receives each person's current vote, in order of arrival, and the number of seats (experts). It returns the
+decision, or None while the outcome is open.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ class Vote:
     person: str
     approved: bool
     after_reset_by: str | None = None
-    """The admins who could have given this answer: they reset the person's access, and it was not confirmed."""
+    """The admins who could have given this answer, because they reset the person's access and it was not confirmed."""
 
 
 Strategy: TypeAlias = Callable[[Sequence[Vote], int], Decision | None]
@@ -30,7 +30,7 @@ NEEDS_EXPERTS: frozenset[str] = frozenset({"collect-all", "quorum"})
 
 
 def strategy(name: str) -> Callable[[Strategy], Strategy]:
-    """Register a strategy under the name agents use for it."""
+    """Register a strategy under the name that agents use."""
 
     def register(function: Strategy) -> Strategy:
         STRATEGIES[name] = function
@@ -40,13 +40,13 @@ def strategy(name: str) -> Callable[[Strategy], Strategy]:
 
 
 def verdict(name: str, votes: Sequence[Vote], seats: int) -> Decision | None:
-    """Apply the named strategy to one vote for each voice; the latest answer of each person counts."""
+    """Apply a strategy to the latest answer of each person; people whose access one admin reset have one vote."""
     latest = {vote.person: vote for vote in votes}
     return STRATEGIES[name](_voices(latest), seats)
 
 
 def _voices(latest: Mapping[str, Vote]) -> tuple[Vote, ...]:
-    """Merge the votes of people whose access one admin reset, and that admin's own: one reject rejects for all."""
+    """Merge the votes of an admin and of the people whose access they reset; one rejection rejects for all."""
     voices: dict[str, set[str]] = {}
     for vote in latest.values():
         together = {vote.person, *resetters(vote.after_reset_by)}
@@ -62,7 +62,7 @@ def _voices(latest: Mapping[str, Vote]) -> tuple[Vote, ...]:
 
 
 def resetters(names: str | None) -> tuple[str, ...]:
-    """Return the admins of a mark, which names one or more: `ann, bob`."""
+    """Return the admins in `after_reset_by`, which lists one or more: `ann, bob`."""
     return tuple(names.split(", ")) if names else ()
 
 
@@ -82,7 +82,7 @@ def collect_all(votes: Sequence[Vote], seats: int) -> Decision | None:
 
 @strategy("quorum")
 def quorum(votes: Sequence[Vote], seats: int) -> Decision | None:
-    """Settle as soon as the outcome cannot change; a tie is a rejection."""
+    """Decide as soon as the outcome cannot change; a tie is a rejection."""
     majority = seats // 2 + 1
     approvals = sum(vote.approved for vote in votes)
     if approvals >= majority:

@@ -1,4 +1,4 @@
-"""`{{ event.repo }}`: paths into an event, and nothing else; no logic, so that nothing an event says is ever run."""
+"""Templates: `{{ event.repo }}` inserts a value of an event. Without logic, an event's content is never executed."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from assent.domain.errors import InvalidRequest
 from assent.domain.expressions import Attributes, Kind
 
 LONGEST = 4_000
-"""Characters that one text of an event may fill in."""
+"""Maximum length of a text that is inserted from an event."""
 _HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _PATH = re.compile(r"\s*event((?:\.[A-Za-z_][\w-]*|\[\d{1,4}\])+)\s*", re.ASCII)
 _STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\[(\d+)\]", re.ASCII)
@@ -18,14 +18,14 @@ _STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\[(\d+)\]", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """One place that is filled from the event."""
+    """One placeholder, which is filled from the event."""
 
     text: str
     path: tuple[str | int, ...]
 
 
 def holes(text: str, attributes: Attributes) -> list[Hole]:
-    """Return the places in a text; raises ValueError, whose text says what is wrong with it."""
+    """Return the placeholders in a text; raise ValueError with the reason if one is not valid."""
     around = _HOLE.split(text)[::2]
     if any("{{" in part or "}}" in part for part in around):
         msg = "has an unmatched {{ or }}"
@@ -50,7 +50,7 @@ def _hole(inside: str, attributes: Attributes) -> Hole:
 
 
 def check(value: Json, attributes: Attributes, pointer: str) -> None:
-    """Refuse templates that could never be filled, with their place."""
+    """Raise InvalidRequest for a template that could never be filled, with its place."""
     if isinstance(value, str):
         try:
             holes(value, attributes)
@@ -65,7 +65,7 @@ def check(value: Json, attributes: Attributes, pointer: str) -> None:
 
 
 def fill(value: Json, seen: Mapping[str, Any]) -> Json:
-    """Fill templates anywhere in a value. A text that is one path only becomes what is there, of its own kind."""
+    """Fill in templates anywhere in a value; a text that is only a placeholder becomes a value of the original type."""
     if isinstance(value, str):
         return _filled(value, seen)
     if is_object(value):
@@ -76,7 +76,7 @@ def fill(value: Json, seen: Mapping[str, Any]) -> Json:
 
 
 def gaps(text: str, seen: Mapping[str, Any]) -> list[str]:
-    """Return the paths of a text that lead to nothing in this event."""
+    """Return the paths in a text for which this event has no value."""
     found = [inside.strip() for inside in _HOLE.findall(text)]
     return [each for each in found if _at(_path(each), seen) in (None, "", [], {})]
 
@@ -89,7 +89,7 @@ def _filled(text: str, seen: Mapping[str, Any]) -> Json:
 
 
 def spelt(text: str, seen: Mapping[str, Any]) -> tuple[str, bool]:
-    """Fill a template to one text, cut nowhere; say also whether the event has everything that it names."""
+    """Fill in a template without cutting values; also return whether the event has all of them."""
     parts = [_spelt(_at(_path(found), seen)) for found in _HOLE.findall(text)]
     filled = iter(parts)
     return _HOLE.sub(lambda _: next(filled), text), all(parts)

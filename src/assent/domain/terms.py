@@ -1,4 +1,4 @@
-"""What an answer must look like: the options, form, edits and confirmation a breakpoint asks for."""
+"""The terms of an answer: the options, form, edits and confirmation of a breakpoint."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _FORM_KEYWORDS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A reviewer's answer as it came in, before it is checked against the terms."""
+    """A reviewer's answer as it was received, before it is checked against the terms."""
 
     approved: bool
     comment: str | None = None
@@ -59,12 +59,12 @@ class Terms:
 
     @property
     def plain(self) -> bool:
-        """Whether a bare yes is a complete answer; a choice or a field to fill in is for a person."""
+        """Whether an approval is complete without an option or required form answers, which only a person can give."""
         fields: Json = self.form.get("required") if self.form else None
         return not self.options and not fields
 
     def check(self, answer: Answer) -> None:
-        """Raise unless the answer is complete; an empty one is never an approval."""
+        """Raise unless the answer is valid and complete."""
         if answer.option is not None and answer.option not in self.options:
             known = f"must be one of {', '.join(self.options)}"
             problem = known if self.options else "must be omitted: this breakpoint does not have options"
@@ -90,7 +90,7 @@ class Terms:
 
 
 def reason(comment: str | None, problem: str = "is required when rejecting; it is sent to the agent") -> str:
-    """Return why somebody rejects; for every place that can ask for it before it takes the answer."""
+    """Return the reason for a rejection, or raise InvalidRequest if it is empty."""
     said = (comment or "").strip()
     if not said:
         raise InvalidRequest.at("/comment", problem)
@@ -98,7 +98,7 @@ def reason(comment: str | None, problem: str = "is required when rejecting; it i
 
 
 def check_form(form: Mapping[str, Json]) -> None:
-    """Refuse a form that is not a flat JSON Schema we can show and check."""
+    """Raise InvalidRequest unless a form is a flat JSON Schema that Assent can show and check."""
     _refuse_unknown("/payload/form", form, _FORM_KEYWORDS)
     properties: dict[str, Json] | None = form.get("properties")
     if form.get("type", "object") != "object" or not isinstance(properties, dict) or not properties:
@@ -137,7 +137,7 @@ def _refuse_unknown(pointer: str, schema: Mapping[str, Json], known: frozenset[s
 
 
 def answer_place(name: str) -> str:
-    """Where the answer to a field of the form stands, as a JSON pointer."""
+    """Return the JSON pointer to the answer for a field of the form."""
     return f"/answers/{pointer_step(name)}"
 
 

@@ -1,4 +1,4 @@
-"""A tool call of an agent as a question to people, and how the answer reads to the model that asked."""
+"""An agent's tool call as a question to reviewers, and the answer as text for the model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,10 +17,10 @@ NOT_RUN = "The tool was not run."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """One call that a model wants to make; thread and call id name it for good, also after a restart."""
+    """One call that a model wants to make; the thread and call ID identify it, even after a restart."""
 
     door: str
-    """Through which framework it comes: langgraph, claude-code …"""
+    """The integration that the call comes from: langgraph, claude-code …"""
     tool: str
     arguments: Mapping[str, Json]
     thread: str
@@ -28,9 +28,9 @@ class ToolCall:
     editable: Sequence[str] = ()
     """Arguments that the reviewer may change."""
     description: str = ""
-    """The question, where the agent has one of its own."""
+    """The agent's own question, if it has one."""
     headline: str = ""
-    """What the call does, where its door can say it better than its arguments."""
+    """A description of the call, if the integration has a better one than its arguments."""
 
     @property
     def digest(self) -> str:
@@ -38,13 +38,13 @@ class ToolCall:
 
     @property
     def key(self) -> str:
-        """The idempotency key: whoever comes back to the same call finds its question, never the answer to another."""
+        """The idempotency key: a repeated call finds its question again, but never the answer to another call."""
         whole = canonical([self.door, self.thread, self.call_id, self.digest])
         return f"{slug(self.door)[:LONGEST_KEY_PART]}-{sha256(whole)}"
 
     @property
     def run_id(self) -> str:
-        """The thread, where it can be the name of a run."""
+        """The thread, or a hash of it if the thread cannot be a run ID."""
         fits = 0 < len(self.thread) <= LONGEST_RUN_ID and self.thread.isprintable()
         return self.thread if fits else f"thread-{sha256(canonical(self.thread))[:16]}"
 
@@ -62,7 +62,7 @@ class ToolCall:
 
     @property
     def payload(self) -> dict[str, Any]:
-        """What is shown beside the question: the call as it would be made."""
+        """The call as it would be made, for reviewers."""
         return {
             "tool": self.tool,
             "arguments": dict(self.arguments),
@@ -74,7 +74,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What may be done with a call: run it with these arguments, or tell the model why not."""
+    """The result for a call: run it with these arguments, or give the model the reason why not."""
 
     approved: bool
     reason: str
@@ -82,12 +82,12 @@ class Verdict:
 
 
 def refused(why: str) -> Verdict:
-    """Return what everything that is no approval comes to, with a sentence for the model."""
+    """Return the verdict for everything that is not an approval, with a sentence for the model."""
     return Verdict(approved=False, reason=f"{why.rstrip()} {NOT_RUN}")
 
 
 def ended(status: str, *, by: str | None, said: str | None) -> str:
-    """Say how a question without an approval ended, in a sentence that the model can act on."""
+    """Return how a question ended without an approval, as a sentence that the model can act on."""
     if status == "expired":
         return "No answer in time."
     if status == "cancelled":
@@ -97,7 +97,7 @@ def ended(status: str, *, by: str | None, said: str | None) -> str:
 
 
 def misfits(arguments: Mapping[str, Json], edits: Mapping[str, Json]) -> list[str]:
-    """Return what a reviewer gave another type: "false" instead of false would be read as true."""
+    """Return the edited arguments whose type changed: "false" instead of false would be read as true."""
     return [name for name, value in edits.items() if name in arguments and not _alike(arguments[name], value)]
 
 
@@ -106,7 +106,7 @@ def _alike(before: Json, after: Json) -> bool:
 
 
 def edited(call: ToolCall, edits: Mapping[str, Json]) -> Mapping[str, Json] | None:
-    """Return the arguments with a reviewer's changes, or None where one of them may not be changed."""
+    """Return the arguments with a reviewer's changes, or None if one of them is not editable."""
     if any(name not in call.editable or name not in call.arguments for name in edits):
         return None
     return {**call.arguments, **edits}

@@ -1,4 +1,4 @@
-"""What happened outside: an event as its source tells it, and as patterns and templates see it."""
+"""Trigger events: as their source sends them, and as patterns and templates see them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,12 +11,12 @@ from assent.domain.instants import SECOND, iso
 
 SPEC_VERSION = "1.0"
 WINDOW = 600 * SECOND
-"""How long equal bytes are taken for the same event, where the sender gives it no name."""
+"""How long identical bytes count as the same event, if the sender does not give it an ID."""
 VIEW = (
     "repo", "branch", "ref", "sha", "before", "actor", "actortype", "action", "conclusion", "paths", "labels",
     "title", "url", "attempt", "tags",
 )  # fmt: skip
-"""What is read out of every provider's body, where it has such a thing."""
+"""Fields that are extracted from every provider's body, if present."""
 EVENT_ATTRIBUTES: Final[Attributes] = {
     **{name: Attribute(kind=Kind.TEXT) for name in VIEW if name not in {"paths", "labels", "tags", "attempt"}},
     "paths": Attribute(kind=Kind.LIST),
@@ -32,12 +32,12 @@ EVENT_ATTRIBUTES: Final[Attributes] = {
     "data": Attribute(kind=Kind.OBJECT),
 }
 MARK = "assent-run:"
-"""What a run leaves on whatever it writes, followed by its id: an event that carries it is the run's own doing."""
+"""Prefix of a run's mark, which is on everything that the run writes; the run caused every event with its mark."""
 
 
 class Trust(StrEnum):
     UNTRUSTED = "untrusted"
-    """Strangers may have written parts of it: titles, branch names, commit messages."""
+    """Outsiders may have written parts of it: titles, branch names, commit messages."""
     TRUSTED = "trusted"
 
 
@@ -46,32 +46,32 @@ class EventState(StrEnum):
     MATCHED = "matched"
     UNMATCHED = "unmatched"
     FAILED = "failed"
-    """It could not be held against the triggers; it is tried again by hand, or when its sender sends it again."""
+    """The triggers could not be evaluated; it is retried manually, or when its sender sends it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrived:
-    """An event as its source tells it, verified; not stored yet."""
+    """An event as its source sent it, verified but not stored yet."""
 
     type: str
     key: str
-    """The same when the sender says it again: it counts once for its source."""
+    """Deduplicates the event in its source: the same key when the sender repeats it."""
     data: Json
-    """The whole body as it was sent."""
+    """The whole body as received."""
     view: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    """The names of VIEW that it has."""
+    """The fields of VIEW that the event has."""
     subject: str | None = None
     occurred_at: int | None = None
     verified: str = "none"
-    """How it was made sure that the source sent it: hmac-sha256, standard-webhooks, bearer, path, local."""
+    """How its origin was verified: hmac-sha256, standard-webhooks, bearer, path, local; none if it was not."""
     trust: Trust = Trust.UNTRUSTED
     delivery_id: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Only those that the kind of source lists: never credentials or signatures."""
+    """Only those that this kind of source lists, never credentials or signatures."""
     marks: tuple[str, ...] = ()
-    """The ids of the runs whose marks it carries, the one whose doing it is first once it is kept."""
+    """The IDs of the runs whose marks it contains; when stored, the run that caused it is first."""
     window: int | None = None
-    """Microseconds for which the key counts; None is for as long as the event is kept."""
+    """How long the key deduplicates, in microseconds; None means as long as the event is stored."""
 
     @property
     def mark(self) -> str | None:
@@ -80,21 +80,21 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerEvent:
-    """An event as it is kept. Its `depth` counts how many runs lie between it and the outside world."""
+    """A stored event; `depth` is the number of runs that led to it."""
 
     id: str
     project: str
     source_id: str
     source: str
-    """The source's name when it came."""
+    """The name of the source when the event arrived."""
     arrived: Arrived
     state: EventState = EventState.RECEIVED
     duplicates: int = 0
     replay_of: str | None = None
     replay_for: str | None = None
-    """The id of the only trigger it is held against, where somebody has named one."""
+    """The ID of the only trigger to evaluate, if a replay is limited to one."""
     causation_id: str | None = None
-    """The run whose doing it is, or the event that it repeats."""
+    """The run that caused it, or the event that it repeats."""
     correlation_id: str
     """The first event of the chain that this one belongs to."""
     depth: int = 0
@@ -103,7 +103,7 @@ class TriggerEvent:
     attempts: int = 0
     error: str | None = None
     trace: Json = None
-    """Why each trigger did or did not match, as it was when the event was looked at."""
+    """Why each trigger matched or not when the event was processed."""
 
     @property
     def type(self) -> str:
@@ -111,7 +111,7 @@ class TriggerEvent:
 
 
 def seen(event: TriggerEvent) -> dict[str, Json]:
-    """Return what patterns and templates may name."""
+    """Return the fields that patterns and templates can use."""
     arrived = event.arrived
     return {
         **arrived.view,
@@ -130,7 +130,7 @@ def subject_of(event: TriggerEvent) -> Subject:
 
 
 def envelope(event: TriggerEvent) -> dict[str, Any]:
-    """Return it as CloudEvents 1.0 with our extensions; what has no value is left out."""
+    """Return the event as CloudEvents 1.0 with our extensions; fields without a value are left out."""
     arrived = event.arrived
     found = {
         "specversion": SPEC_VERSION,

@@ -1,4 +1,4 @@
-"""Traces as they are kept with every event: many triggers are held against many events, so that each counts."""
+"""Traces that are stored with every event; optimized, because many triggers are evaluated for many events."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -18,12 +18,12 @@ def _parts(pattern: str) -> tuple[Pattern, Sequence[Part]]:
 
 @lru_cache(maxsize=8192)
 def _missed(trigger: str, glob: str, kind: str) -> dict[str, Any]:
-    """Where the type is another, the rest of the pattern is not worth keeping."""
+    """Return the trace for an event of another type, without the rest of the pattern, to save space."""
     return told(Trace(trigger, matched=False, findings=(Finding(glob, kind, held=False),)))
 
 
 def looked(trigger: Trigger, subject: Subject) -> dict[str, Any]:
-    """Hold a trigger against an event, and return the trace as it is kept."""
+    """Evaluate a trigger for an event, and return the trace as it is stored."""
     if trigger.state is TriggerState.DISABLED:
         return told(Trace(trigger.name, matched=False, findings=())) | {"note": "disabled: not evaluated"}
     try:

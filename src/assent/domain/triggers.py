@@ -1,4 +1,4 @@
-"""Triggers: which events start which runs, how often at most, and why one did or did not match."""
+"""Triggers: which events start which runs, their limits, and why a trigger matched or not."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from assent.domain.templates import fill, spelt
 from assent.domain.trigger_events import EVENT_ATTRIBUTES, TriggerEvent, seen, subject_of
 
 MAX_DEPTH = 3
-"""How many runs may lie between an event and the outside world before a trigger takes it for a loop."""
+"""How many runs can lead to an event before a trigger treats it as a loop."""
 LONGEST_SHOWN = 500
 LONGEST_KEY = 500
 UNVERIFIED = "none"
@@ -23,27 +23,27 @@ UNVERIFIED = "none"
 class TriggerState(StrEnum):
     ENABLED = "enabled"
     SUSPENDED = "suspended"
-    """Events queue, and nothing runs."""
+    """Events are queued, but do not start runs."""
     DISABLED = "disabled"
-    """Events pass by."""
+    """Events are ignored."""
 
 
 class WhenFull(StrEnum):
     QUEUE = "queue"
     SKIP = "skip"
     REPLACE = "replace"
-    """The newest takes the place of those that queue."""
+    """The newest firing replaces those in the queue."""
     CANCEL = "cancel"
-    """The newest starts, and what runs is cancelled."""
+    """The newest firing starts, and the current runs are cancelled."""
 
 
 class FiringState(StrEnum):
     HELD = "held"
-    """Waits: for quiet, for an approval, for the trigger to be resumed, or for room."""
+    """Waits for the end of a debounce, for an approval, for a suspended trigger, for a free slot or for a retry."""
     STARTED = "started"
     SKIPPED = "skipped"
     DEAD = "dead"
-    """Could not be started; a dead letter, to be tried again or let go."""
+    """Could not be started; a dead letter, to be retried or discarded."""
 
 
 class Because(StrEnum):
@@ -58,7 +58,7 @@ class Because(StrEnum):
     BUSY = "busy"
     REPLACED = "replaced"
     MERGED = "merged"
-    """Another event of the same debounce goes on for it."""
+    """A later event of the same debounce continues in its place."""
     LOOP = "loop"
     NOT_APPROVED = "not-approved"
     DISCARDED = "discarded"
@@ -67,9 +67,9 @@ class Because(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Debounce:
     quiet: float
-    """Seconds without another event of the same key."""
+    """Seconds without another event of the same key before the run starts."""
     most: float
-    """Seconds after the first event by which it starts anyway."""
+    """Seconds after the first event at which the run starts anyway."""
     key: str = ""
 
 
@@ -82,29 +82,29 @@ class Concurrency:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A breakpoint in front of the run."""
+    """An approval that is required before the run starts."""
 
     gate: str = ""
-    """By default `trigger.<name>`."""
+    """Defaults to `trigger.<name>`."""
     question: str = ""
     expert: tuple[str, ...] = ()
     when: str = "*"
-    """Only for events that match this pattern too."""
+    """The approval is required only for events that also match this pattern."""
 
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """More firings than this within so many seconds suspend the trigger, and somebody is told."""
+    """Suspends the trigger after more than `limit` firings `within` so many seconds, and asks reviewers."""
 
     limit: int = 100
     within: float = 60
     echoes: int = 20
-    """So many firings in a row, each for an event that came out of the run before it, suspend it too; 0 is never."""
+    """Also suspends it after so many consecutive firings whose events came from the previous run; 0 means never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trigger:
-    """As it is written; texts may be templates over the event."""
+    """A trigger as configured; texts can be templates that use the event."""
 
     name: str
     on: str
@@ -117,7 +117,7 @@ class Trigger:
     breaker: Breaker = Breaker()
     max_depth: int = MAX_DEPTH
     agent_id: str | None = None
-    """Who the run speaks for; by default `trigger/<name>`."""
+    """The agent ID of the run; defaults to `trigger/<name>`."""
     state: TriggerState = TriggerState.ENABLED
     note: str | None = None
 
@@ -130,17 +130,17 @@ class Trace:
     matched: bool
     findings: Sequence[Finding]
     problem: str | None = None
-    """What is wrong with the trigger itself, where its pattern cannot be read."""
+    """What is wrong with the trigger itself, if its pattern is not valid."""
 
 
 @lru_cache(maxsize=4096)
 def read(pattern: str) -> Pattern:
-    """Read a pattern of events; reading takes a hundred times as long as matching."""
+    """Parse a pattern for events; cached, because parsing takes a hundred times as long as matching."""
     return parse(pattern, EVENT_ATTRIBUTES)
 
 
 def trace(trigger: Trigger, event: TriggerEvent) -> Trace:
-    """Hold one trigger against an event; every predicate is told with the actual value."""
+    """Evaluate one trigger for an event; every predicate is returned with the actual value."""
     try:
         pattern = read(trigger.on)
     except PatternError as error:
@@ -150,7 +150,7 @@ def trace(trigger: Trigger, event: TriggerEvent) -> Trace:
 
 
 def told(found: Trace) -> dict[str, Any]:
-    """Return a trace as it is kept and shown."""
+    """Return a trace as it is stored and shown."""
     findings = [
         {
             "part": each.part,
@@ -170,9 +170,9 @@ def _short(value: Json) -> Json:
 
 
 def inputs_of(trigger: Trigger, event: TriggerEvent, others: Sequence[TriggerEvent] = ()) -> dict[str, Json]:
-    """Return what the run is given: its filled inputs, and always the whole event, marked with how far it is trusted.
+    """Return the run's inputs: the filled templates, and always the whole event with its trust level.
 
-    `others` came before it and wait with it, where events are gathered until there is quiet.
+    `others` are earlier events that were debounced together with this one.
     """
     filled: dict[str, Json] = fill(dict(trigger.inputs), seen(event))
     gathered = {"events": [_whole(each) for each in (*others, event)]} if others else {}
@@ -185,14 +185,14 @@ def _whole(event: TriggerEvent) -> dict[str, Json]:
 
 
 def key_of(template: str | None, event: TriggerEvent) -> str:
-    """Fill the template of a key; an event without what it names has an empty part there."""
+    """Fill in the template of a key; fields that the event does not have are empty."""
     return _kept(spelt(template, seen(event))[0]) if template else ""
 
 
 def once_of(trigger: Trigger, event: TriggerEvent) -> str | None:
-    """Return what a trigger fires once for; None where it does not say, or the event lacks a part of it.
+    """Return the key for which a trigger fires only once; None if it has none, or the event lacks a part of it.
 
-    Whoever names the trigger that an event is repeated for wants it to fire.
+    An event that is replayed for a certain trigger always fires it.
     """
     if trigger.once is None or event.replay_for is not None:
         return None
@@ -201,7 +201,7 @@ def once_of(trigger: Trigger, event: TriggerEvent) -> str | None:
 
 
 def _kept(key: str) -> str:
-    """Return a key as it can be kept, and still told apart: a long one by a hash of all of it."""
+    """Return a key that can be stored; a long one ends with a hash of the whole key, to keep keys apart."""
     clean = key.encode(errors="replace").decode().replace("\x00", "\ufffd")
     if len(key) <= LONGEST_KEY:
         return clean
@@ -210,14 +210,14 @@ def _kept(key: str) -> str:
 
 
 def asked_of(trigger: Trigger, event: TriggerEvent, *, version: str, agent_id: str, others: Sequence[str]) -> str:
-    """Return a digest of what a person is asked about: an approval counts for nothing else."""
+    """Return a digest of what the approval is for; the approval does not count for anything else."""
     filled = fill(dict(trigger.inputs), seen(event))
     about = [trigger.run, version, filled, agent_id, event.id, list(others)]
     return sha256(b"assent-firing/1\n" + json.dumps(about, sort_keys=True).encode())
 
 
 def holds(trigger: Trigger, event: TriggerEvent) -> bool:
-    """Whether a person must approve first. What nobody verified asks, and a condition that cannot be answered."""
+    """Whether a person must approve first; also for unverified events, and for conditions whose result is unknown."""
     if event.arrived.verified == UNVERIFIED:
         return True
     if trigger.hold is None:

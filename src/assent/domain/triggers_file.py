@@ -1,4 +1,4 @@
-"""Triggers as they are written in assent.yaml, sent to the API and stored: read, checked, and written back."""
+"""Triggers in assent.yaml, in the API and in the database: parsing, validation and serialization."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -39,7 +39,7 @@ Value = TypeVar("Value")
 
 
 def checked(body: Mapping[str, Json]) -> Trigger:
-    """Read a trigger, or raise InvalidRequest with the place of what is wrong."""
+    """Parse a trigger, or raise InvalidRequest with the place of the error."""
     for name in body:
         if name not in _KEYS:
             what = f"is not a known field. Use one of {', '.join(sorted(_KEYS))}"
@@ -68,7 +68,7 @@ def checked(body: Mapping[str, Json]) -> Trigger:
 
 
 def written(trigger: Trigger) -> dict[str, Any]:
-    """Return a trigger the way it is read; what says nothing is left out."""
+    """Return a trigger in the form that `checked` accepts; empty fields are left out."""
     found: dict[str, Any] = {"id": trigger.name, "on": trigger.on, "run": trigger.run}
     found |= _given(inputs=dict(trigger.inputs), once=trigger.once)
     if trigger.debounce:
@@ -146,7 +146,7 @@ def _debounce(value: Json, pointer: str) -> Debounce:
 
 
 def _most(quiet: float) -> float:
-    """Return ten times as long, and no longer than can be written: what is stored has to be read again."""
+    """Return ten times `quiet`, but at most the longest valid duration, because stored triggers are parsed again."""
     return min(quiet * 10, LONGEST_WAIT)
 
 
@@ -180,12 +180,12 @@ def _hold(value: Json, pointer: str) -> Hold | None:
 
 
 def _when(value: Json, pointer: str) -> str:
-    """A condition alone, as in trust = 'untrusted', is one for events of every type."""
+    """Parse a pattern; a condition alone, such as trust = 'untrusted', applies to events of every type."""
     if isinstance(value, str):
         try:
             return parse(f"*({value.strip()})", EVENT_ATTRIBUTES).source
         except PatternError as error:
-            # Taken for a type that no event has, it would never ask.
+            # As an event type, this condition would never match, and approval would never be requested.
             if _CONDITION.search(value.partition("(")[0].strip()):
                 raise InvalidRequest.at(pointer, error.message) from error
     return _pattern(value, pointer)

@@ -1,4 +1,4 @@
-"""The fields of a trigger as JSON spells them; in assent.yaml they stand in snake_case, and its name is its id."""
+"""Names of a trigger's fields: camelCase and `name` in JSON, snake_case and `id` in assent.yaml."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,17 +16,17 @@ _POINTERS = {f"/{here}": f"/{there}" for here, there in _SPELT.items()} | {
 
 
 def spelt(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a trigger of assent.yaml as the API takes it; what is not known stays as it is."""
+    """Return a trigger of assent.yaml with the field names of the API; unknown fields are unchanged."""
     return _renamed(body, _SPELT, _ROOM)
 
 
 def unspelt(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a trigger of the API as assent.yaml has it."""
+    """Return a trigger of the API with the field names of assent.yaml."""
     return _renamed(body, _READ, _ROOM_READ)
 
 
 def respelt(error: InvalidRequest) -> InvalidRequest:
-    """Return what is wrong with a trigger, with the place as JSON spells it."""
+    """Return an error in a trigger, with the JSON pointers of the API."""
     found: Any = error.details.get("errors", [])
     places = [each["pointer"] for each in found]
     moved = [each | {"pointer": _POINTERS.get(each["pointer"], each["pointer"])} for each in found]

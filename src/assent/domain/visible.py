@@ -1,4 +1,4 @@
-"""Untrusted text with nothing in it that hides or misleads: the one list for pages, messages and terminals."""
+"""Marks hidden and misleading characters in untrusted text, for pages, messages and terminals."""
 
 import re
 import unicodedata
@@ -12,12 +12,12 @@ MAX_MARKS = 4
 
 
 def character_class(*lists: str) -> str:
-    """Return ranges such as `200B-200F 2028` as the inside of a character class of a regular expression."""
+    """Convert ranges such as `200B-200F 2028` to the contents of a character class in a regular expression."""
     parts = (each.split("-") for ranges in lists for each in ranges.split())
     return "".join("-".join(f"\\U{int(code, 16):08x}" for code in part) for part in parts)
 
 
-# A few marks on a letter are how a language is written; a heap of them covers the lines around.
+# Languages use a few combining marks on a letter; a heap of them covers the surrounding lines.
 _MARK_RANGES = (
     "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
     "\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20f0\ufe20-\ufe2f"
@@ -29,13 +29,13 @@ _SKIN_TONES = range(0x1F3FB, 0x1F400)
 _WORD = re.compile(f"[^\\W_](?:[^\\W_]|{_MARK})*")
 _ASCII_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 _SYMBOLS = frozenset("ΓΔΘΛΞΠΣΦΨΩβγδεζθλμξπσςφψ")
-"""Greek letters that units and formulas have beside Latin ones (μs, kΩ) and that look like no Latin letter."""
+"""Greek letters that occur next to Latin ones in units and formulas (μs, kΩ), and do not look like Latin letters."""
 
 
 def visible(text: object, *, scripts: bool = True) -> str:
-    """Write out each character that hides or misleads, so that what is read is what is there.
+    """Mark each character that hides or misleads, so that readers see what the text contains.
 
-    Without `scripts`, look-alike letters of other scripts stay: a mark inside an address would change where it leads.
+    Without `scripts`, look-alike letters of other scripts are kept: marking them in a URL would change its target.
     """
     return _HEAP.sub(_unheaped, revealed(str(text).replace("\r\n", "\n"), marked, scripts=scripts))
 
@@ -45,9 +45,9 @@ def marked(char: str) -> str:
 
 
 def revealed(text: str, write: Callable[[str], str], *, joiners: bool = True, scripts: bool = True) -> str:
-    """Return text with its hiding characters written out by `write`, and look-alike letters named.
+    """Return text with hidden characters replaced by `write`, and look-alike letters marked.
 
-    With `joiners`, the characters that make one emoji of several stay.
+    With `joiners`, the joiners inside emoji are kept.
     """
 
     def written(found: re.Match[str]) -> str:
@@ -60,16 +60,16 @@ def revealed(text: str, write: Callable[[str], str], *, joiners: bool = True, sc
     return _unseen().sub(written, text)
 
 
-# Built when the first text that is not ASCII comes along: a hook that shows none starts faster.
+# Compiled when the first non-ASCII text arrives, so that a hook that never shows one starts faster.
 @cache
 def _unseen() -> re.Pattern[str]:
-    """Return what finds a hiding character; the tab and the line feed are none."""
+    """Return a pattern that finds hidden characters; tabs and line feeds are not hidden."""
     return re.compile(f"[{character_class(HIDDEN, FILLERS, BLANKS)}]")
 
 
 @cache
 def _foreign() -> re.Pattern[str]:
-    """Return what finds a letter that is not Latin but of a script with look-alikes."""
+    """Return a pattern that finds letters of non-Latin scripts with look-alikes."""
     return re.compile(f"[{character_class(*(each for name, each in SCRIPTS.items() if name != 'LATIN'))}]")
 
 
@@ -79,7 +79,7 @@ def _letters(script: str) -> re.Pattern[str]:
 
 
 def _one_script(found: re.Match[str]) -> str:
-    """Name the letters of a word that are of another script than most of it: `pаypal` with a Cyrillic а."""
+    """Mark the letters of a word that belong to another script than most of it: `pаypal` with a Cyrillic а."""
     word = found.group()
     if word.isascii() or not _foreign().search(word):
         return word
@@ -105,7 +105,7 @@ def _unheaped(found: re.Match[str]) -> str:
 
 
 def _belongs(found: re.Match[str], *, joiners: bool) -> bool:
-    """Return whether a hiding character is part of an emoji, or the wide blank between wide letters."""
+    """Return whether a hidden character is part of an emoji, or an ideographic space next to a wide character."""
     mark, start = found.group(), found.start()
     before = found.string[max(start - 2, 0) : start]
     after = found.string[found.end() : found.end() + 1]

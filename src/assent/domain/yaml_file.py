@@ -1,4 +1,4 @@
-"""YAML the way people mean it: `on` and `no` are words, a key stands once, and every value knows its line."""
+"""YAML as people mean it: `on` and `no` are text, keys are unique, and the line of every value is known."""
 
 import math
 import re
@@ -18,7 +18,7 @@ from assent.domain.canonical import Json, is_object, pointer_step
 
 LARGEST = 1024 * 1024
 MOST_VALUES = 100_000
-"""After anchors are followed: a few lines can stand for millions of values."""
+"""Counted after anchors are expanded, because a few lines can expand to millions of values."""
 DEEPEST = 50
 _TAG = "tag:yaml.org,2002:"
 _MERGE = f"{_TAG}merge"
@@ -27,14 +27,14 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Both are counted from 1."""
+    """A line and a column, both counted from 1."""
 
     line: int
     column: int
 
 
 class Unreadable(ValueError):
-    """This is not YAML that we read; the text says why, and `place` where."""
+    """The text is not supported YAML; `text` says why, and `place` says where."""
 
     def __init__(self, text: str, place: Place | None = None) -> None:
         super().__init__(f"line {place.line}, column {place.column}: {text}" if place else text)
@@ -46,11 +46,11 @@ class Unreadable(ValueError):
 class Document:
     value: Json
     places: Mapping[str, Place]
-    """Where each value stands, by its JSON pointer: at its key, or where an item of a list begins."""
+    """The place of each value by its JSON pointer: its key, or the start of a list item."""
 
 
 class _Resolver(BaseResolver):
-    """The core schema of YAML 1.2, and `<<`; everything else that is not quoted is a text."""
+    """The core schema of YAML 1.2, and `<<`; every other unquoted scalar is text."""
 
 
 for _name, _pattern, _first in (
@@ -74,7 +74,7 @@ class _Composer(Reader, Scanner, Parser, Composer, _Resolver):
 
 
 def read(content: bytes) -> Document:
-    """Read one document; nothing at all is an empty mapping. Raises Unreadable."""
+    """Parse one document; an empty one is an empty mapping. Raises Unreadable."""
     if len(content) > LARGEST:
         msg = f"is larger than {LARGEST // 1024:,} KiB"
         raise Unreadable(msg)
@@ -121,10 +121,10 @@ class _Builder:
         raise Unreadable(msg, place_of(node))
 
     def _mapping(self, node: MappingNode, pointer: str, depth: int) -> dict[str, Json]:
-        """What is merged in with `<<` fills the keys that are not there."""
+        """Build a mapping; merging with `<<` adds only missing keys."""
         found: dict[str, Json] = {}
         firsts: dict[str, Place] = {}
-        # The first of several comes last, so that it counts.
+        # Merged in reverse order, because the first of several takes precedence.
         for each in [value for key, value in reversed(node.value) if key.tag == _MERGE]:
             found |= self._merged(each, pointer, depth)
         for key, each in node.value:
@@ -152,7 +152,7 @@ class _Builder:
         return found
 
     def _forget(self, pointer: str) -> None:
-        """A key of its own replaces what was merged in, with the places inside it."""
+        """Remove the places inside a merged value that an explicit key replaces."""
         if pointer in self.places:
             for known in [each for each in self.places if each.startswith(f"{pointer}/")]:
                 del self.places[known]
