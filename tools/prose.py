@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeGuard
 
 ROOT = Path(__file__).parents[1]
-CEILINGS = {"strings": 1.5, "templates": 1.5, "docs": 1.5, "comments": 7.0, "tests": 10.5}
+CEILINGS = {"strings": 1.5, "templates": 1.5, "docs": 1.5, "comments": 4.5, "tests": 10.5}
 """The goal is 1.5 everywhere. Comments and test names are rewritten as their files move; see CONTRIBUTING."""
 SLACK = 1.0
 """How far a rate may be below its ceiling before the ceiling has to be lowered."""

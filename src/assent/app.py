@@ -291,20 +291,20 @@ class Assent:
         self.delegation = DelegationService()
         tools = Tools(self.outbound, resolve, self.clock.now, secrets.token_bytes, settings.base_url)
         self.switchboard = Switchboard(tools)
+        reach = Reach(settings.data_dir, settings.channel_secrets or ())
+        self.channels = ChannelService(tools, reach)
+        self.links = LinkService(self.people, self.channels, secrets.token_bytes)
         self.answering = AnsweringService(
             self.database,
             self.breakpoints,
             self.switchboard,
             clock=self.clock,
             base_url=settings.base_url,
-            random=secrets.token_bytes,
+            links=self.links,
         )
         self.listeners = Listeners(self.database, self.switchboard, self.answering, clock=self.clock)
-        reach = Reach(settings.data_dir, settings.channel_secrets or ())
-        self.channels = ChannelService(tools, reach)
         self.sources = SourceService(source_tools(settings, self.clock, Path.cwd()), reach)
         self.watching = Watching(self.database, source_tools(settings, self.clock, Path.cwd()), self.clock)
-        self.links = LinkService(self.people, self.channels, secrets.token_bytes)
         self.preferences = PreferenceService(self.people)
         self.routes = RouteService()
         self.prober = Prober(

@@ -199,7 +199,7 @@ def small(hook: Hook, parrot: Parrot, *, per_minute: int) -> httpx2.AsyncClient:
     """Return a client of a separate app with a low rate limit."""
     assent = hook.node.assent
     answering = AnsweringService(
-        assent.database, assent.breakpoints, Board(parrot), clock=hook.clock, base_url="", random=bytes
+        assent.database, assent.breakpoints, Board(parrot), clock=hook.clock, base_url="", links=assent.links
     )
     app = Edge(
         Router(callbacks(answering, hook.clock.now, per_minute=per_minute)),

@@ -316,6 +316,16 @@ async def test_a_history_too_large_to_read_is_requested_in_smaller_pages() -> No
     assert {arguments["limit"] for method, arguments in slack.calls if method.endswith("history")} == {"15", "5", "1"}
 
 
+async def test_a_history_that_cannot_be_read_to_its_end_posts_how_a_lost_message_ended() -> None:
+    closing = note(approved(asked()), id="dl_2", purpose=Purpose.CLOSE, unconfirmed=("dl_1",))
+    async with speaking(limits=Limits(body=5000)) as (slack, channel):
+        await channel.send(note(asked(payload={"question": "long " * 2000}), id="dl_1"))
+        slack.messages[0].metadata["event_payload"]["padding"] = "x" * 10_000
+        await channel.close(closing)
+
+    assert "Approved by ann" in slack.messages[-1].shown
+
+
 async def test_an_attempt_that_never_arrived_is_repeated() -> None:
     async with speaking() as (slack, channel):
         slack.fail("chat.postMessage", 500)

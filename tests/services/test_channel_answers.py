@@ -27,7 +27,8 @@ from assent.domain.secrets import secret_hash
 from assent.domain.terms import Answer
 from assent.outbound import Outbound, Transient
 from assent.ports import Channel, Heard, Incoming, Told, Wish
-from assent.services.answering import OFFER_LIFE, AnsweringService
+from assent.services.answering import AnsweringService
+from assent.services.links import OFFER_LIFE
 from assent.services.switchboard import Switchboard
 from assent.store.channels import StoredChannel
 from assent.store.deliveries import about
@@ -154,7 +155,7 @@ async def desk(node: Node, clock: ManualClock) -> Desk:
         Board(parrot),
         clock=clock,
         base_url=BASE,
-        random=lambda n: b"x" * n,
+        links=node.assent.links,
     )
     channel = await add_channel(node, "chat", "slack")
     ann = await person(node, "ann", "reviewer")
@@ -216,6 +217,19 @@ async def test_an_unlinked_person_changes_nothing_and_is_offered_a_link(desk: De
         "T1:eve",
         desk.clock.now() + OFFER_LIFE,
     )
+
+
+async def test_offering_a_link_deletes_expired_offers(desk: Desk) -> None:
+    hashes: list[str] = []
+    for key in ("k1", "k2"):
+        _, delivery_id = await desk.asked()
+        told = await desk.say(key, identity="T1:eve", delivery_id=delivery_id, approved=True)
+        hashes.append(secret_hash(told.message.rpartition(f"{BASE}/link/")[2]))
+        desk.clock.advance(OFFER_LIFE // SECOND + 1)
+    kept = await desk.node.assent.database.read(
+        lambda tx: tx.session.all("SELECT secret_hash FROM assent_link_offers", {})
+    )
+    assert [row[0] for row in kept] == [hashes[1]]
 
 
 async def test_a_link_is_offered_only_in_private_replies(desk: Desk) -> None:
@@ -456,7 +470,7 @@ async def test_a_disabled_channel_accepts_nothing(desk: Desk, wish: Wish, *, rem
             tx.channels.disable(desk.channel.id, because="Its token leaked.", now=tx.now())
 
     await desk.node.assent.database.write(use_case)
-    said = {"comment": "Why?"} if wish is Wish.COMMENT else {"approved": True}
+    said: dict[str, Any] = {"comment": "Why?"} if wish is Wish.COMMENT else {"approved": True}
     for _ in range(2):
         told = await desk.say(wish=wish, delivery_id=delivery_id, **said)
         assert told.done is (wish is Wish.NOTHING)

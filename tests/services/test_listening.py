@@ -104,7 +104,7 @@ class Room:
 async def room(node: Node, clock: ManualClock) -> AsyncIterator[Room]:
     shop, pauses = Shop(), Pauses()
     answering = AnsweringService(
-        node.assent.database, node.assent.breakpoints, shop, clock=clock, base_url="", random=bytes
+        node.assent.database, node.assent.breakpoints, shop, clock=clock, base_url="", links=node.assent.links
     )
     listeners = Listeners(node.assent.database, shop, answering, clock=clock, pause=pauses)
     yield Room(node, shop, pauses, listeners)

@@ -1,7 +1,7 @@
 """Processes messages from channels: identifies the sender, applies the answer and replies with the outcome."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
@@ -29,21 +29,19 @@ from assent.domain.errors import (
 )
 from assent.domain.instants import SECOND
 from assent.domain.routes import PERSON
-from assent.domain.secrets import secret, secret_hash
 from assent.domain.terms import MAX_TEXT, Answer
 from assent.outbound import Undelivered
 from assent.ports import Clock, Database, Ears, Heard, Incoming, Told, Wish
 from assent.services.addressing import traced
 from assent.services.breakpoints import BreakpointService
+from assent.services.links import LinkService
 from assent.services.switchboard import Switchboard
 from assent.store.channels import StoredChannel
 from assent.store.deliveries import Delivery
-from assent.store.links import Offer
 from assent.store.people import Person
 from assent.store.transaction import Transaction
 
 NOTE_EVERY = 10 * SECOND
-OFFER_LIFE = 15 * 60 * SECOND
 PRIVATE = frozenset({"slack"})
 """Channels that can show a message to one person only; only these offer a link to connect an account."""
 _log = structlog.get_logger()
@@ -73,14 +71,14 @@ class AnsweringService:
         *,
         clock: Clock,
         base_url: str,
-        random: Callable[[int], bytes],
+        links: LinkService,
     ) -> None:
         self._database = database
         self._breakpoints = breakpoints
         self._switchboard = switchboard
         self._clock = clock
         self._base_url = base_url
-        self._random = random
+        self._links = links
         self._noted: dict[str, int] = {}
 
     async def find(self, channel_id: str) -> StoredChannel:
@@ -231,11 +229,8 @@ class AnsweringService:
         return Told(done=False, message=message, breakpoint=shown, error=error)
 
     def _offer(self, tx: Transaction, stored: StoredChannel, heard: Heard) -> str:
-        made = secret("link", self._random(32))
         shown_as = str(heard.said.get("shownAs") or heard.identity)
-        expires_at = tx.now() + OFFER_LIFE
-        tx.links.offer(secret_hash(made), Offer(stored.id, heard.identity, shown_as, expires_at))
-        return f"{self._base_url}/link/{made}"
+        return f"{self._base_url}/link/{self._links.offer(tx, stored.id, heard.identity, shown_as=shown_as)}"
 
     def _review_url(self, breakpoint_id: str) -> str:
         return f"{self._base_url}/breakpoints/{breakpoint_id}"

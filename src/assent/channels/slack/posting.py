@@ -21,7 +21,7 @@ async def post(api: SlackApi, delivery_id: str, place: Mapping[str, str], conten
 
 
 class Unsearchable(Exception):
-    """The messages of a conversation cannot be searched."""
+    """The messages of a conversation cannot be searched to the end."""
 
 
 async def find(api: SlackApi, delivery_id: str, place: Mapping[str, str], *, since: int) -> Posted | None:
@@ -53,7 +53,7 @@ async def _messages(api: SlackApi, place: Mapping[str, str], since: int) -> Asyn
             answer = await api.call(method, asked | {"limit": limit})
         except CutShort:
             if limit == 1:
-                return
+                raise Unsearchable from None  # a message that cannot be read may hide the one that is looked for
             limit //= 3
             continue
         except Refused as error:
@@ -65,6 +65,7 @@ async def _messages(api: SlackApi, place: Mapping[str, str], since: int) -> Asyn
         asked["cursor"] = as_object(answer.get("response_metadata")).get("next_cursor")
         if not asked["cursor"]:
             return
+    raise Unsearchable
 
 
 def _delivery_of(message: Mapping[str, Any]) -> str | None:
