@@ -181,7 +181,8 @@ class World:
         elif auto:
             answer |= {"matched": auto[0]["name"], "reason": _matched("auto-approve", auto[0]), "recommended": True}
         elif wanted and count >= wanted:
-            answer["reason"] = f"Approved by people {count} times in a row; autoApproveAfterN is {wanted}."
+            times = "time" if count == 1 else "times"
+            answer["reason"] = f"Approved by people {count} {times} in a row; autoApproveAfterN is {wanted}."
             answer["recommended"] = True
         elif wanted:
             answer["reason"] = f"No rule matches {spec['gate']}; {count} of {wanted} approvals in a row."

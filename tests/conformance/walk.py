@@ -246,8 +246,8 @@ class Walk:
         raised = f"{made} breakpoints ({by_rule} approved by rules)"
         return f"model: seed {self.seed}, {self.steps} steps, {raised}, 0 divergences; {per_kind}"
 
-    async def go(self, enough: Callable[[int], bool]) -> None:
-        while not enough(self.steps):
+    async def go(self, enough: Callable[["Walk"], bool]) -> None:
+        while not enough(self):
             await self._between()
             await self._round()
             self.rounds += 1
@@ -587,7 +587,7 @@ async def _simple(kind: str, actor: str, number: int, side: Side) -> tuple[str, 
 
 
 async def walk(
-    settings: Sequence[Settings], *, seed: int, enough: Callable[[int], bool], world: type[World] = World
+    settings: Sequence[Settings], *, seed: int, enough: Callable[["Walk"], bool], world: type[World] = World
 ) -> Walk:
     """Walk on fresh, migrated databases until `enough` returns true; raise Diverged at the first disagreement."""
     clock = ManualClock()

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from assent.app import migrate
 from assent.settings import Settings
-from tests.conformance.walk import walk
+from tests.conformance.walk import Walk, walk
 from tests.faults import disk as disks
 from tests.faults import kills as deaths
 from tests.faults import notifications as hints
@@ -119,8 +119,8 @@ async def model(url: str, until: float) -> Found:
 def stretch(url: str, seed: int, until: float) -> tuple[int, int, list[str]]:
     """Walk in this process; return the numbers of steps and breakpoints, and what is wrong with the data."""
 
-    def enough(steps: int) -> bool:
-        return steps >= STEPS_PER_PAIR or time.monotonic() >= until
+    def enough(run: Walk) -> bool:
+        return run.steps >= STEPS_PER_PAIR or time.monotonic() >= until
 
     with tempfile.TemporaryDirectory(prefix="assent-soak-", dir=MEMORY) as folder, new_database(url) as database:
         pair = [Settings(data_dir=Path(folder)), Settings(data_dir=Path(folder), database_url=database)]

@@ -2,7 +2,7 @@
 
 `pytest --lane test` leaves out the slow tests in FULL and, except for BOTH_DATABASES, the PostgreSQL variant of tests.
 Random tests make fewer trials there. Without `--lane`, pytest runs everything; `--shard 2/12` runs a part of the lane.
-`--lane test --full-shard 2/24` runs the lane, and every test of a part of the files in full, as CI does.
+`--lane test --full-shard 2/48` runs the lane, and every test of a part of the files in full, as CI does.
 """
 
 import hashlib
@@ -23,7 +23,6 @@ BOTH_DATABASES = {
     "tests/api/test_strategies.py": "votes lock the breakpoint",
     "tests/api/test_waiting.py": "PostgreSQL wakes waiters by NOTIFY",
     "tests/browser/test_two_reviewers.py": "an undo window and a second answer race",
-    "tests/channels/test_endings.py": "every ending and every channel on both databases",
     "tests/conformance/": "one model for both databases",
     "tests/engine/": "claims and queues use database locks",
     "tests/faults/": "crashes and races differ by database",
@@ -48,7 +47,22 @@ FULL = {
     "tests/docs/test_readme.py": "runs every command of the README and the guides",
     "tests/doors/test_doors.py::test_a_deadline": "one agent process per integration; the SDK tests cover deadlines",
     "tests/doors/test_doors.py::test_a_question_taken_back": "one agent process per integration",
-    "tests/doors/test_doors.py::test_a_server_out_of_reach_blocks[mcp-permission-prompt]": "two minutes of retries",
+    "tests/doors/test_doors.py::test_a_server_out_of_reach_blocks[claude-code-": "slow; `claude-code` and `mcp` stay",
+    "tests/doors/test_doors.py::test_a_server_out_of_reach_blocks[lang": "retries; `claude-code` and `mcp` stay",
+    "tests/doors/test_doors.py::test_a_server_out_of_reach_blocks[mcp-": "two minutes of retries",
+    "tests/doors/test_doors.py::test_a_server_out_of_reach_blocks[openai": "retries; `claude-code` and `mcp` stay",
+    "tests/doors/test_doors.py::test_a_server_out_of_reach_blocks[pydantic": "retries; `claude-code` and `mcp` stay",
+    "tests/doors/test_doors.py::test_a_token_nobody_knows_blocks[claude-code-": "two agent processes",
+    "tests/doors/test_doors.py::test_a_token_nobody_knows_blocks[mcp-": "two agent processes",
+    "tests/doors/test_doors.py::test_an_agent_killed_while_it_waits_goes_on_with_the_same_question[claude-code-": (
+        "two agent processes; `claude-code` stays"
+    ),
+    "tests/doors/test_doors.py::test_an_agent_killed_while_it_waits_goes_on_with_the_same_question[langchain": (
+        "two agent processes; `langgraph` stays"
+    ),
+    "tests/doors/test_doors.py::test_an_agent_killed_while_it_waits_goes_on_with_the_same_question[mcp-": (
+        "two agent processes; `mcp` stays"
+    ),
     "tests/doors/test_doors.py::test_an_answer_given_while": "two agent processes per integration",
     "tests/faults/test_clock.py::test_a_machine_off_by_an_hour": "starts a server for every wrong clock",
     "tests/faults/test_delegation.py::test_a_channel_that_fails_too_long": "waits for real retries",
@@ -62,6 +76,9 @@ FULL = {
     "tests/faults/test_undo.py::test_kill_9": "kills under load; `make soak` has more",
     "tests/faults/test_waiting.py": "kills under load; `make soak` has more",
     "tests/faults/test_zygote.py": "tests the test servers",
+    "tests/store/test_upgrading.py::test_data_of_an_earlier_version_is_complete_after_the_upgrade[postgresql-": (
+        "one migrated database per earlier version; each migration also runs in the template of every test"
+    ),
     "tests/mutation/test_mutants.py::test_a_run_counts": "runs the mutation tool on a sample",
     "tests/telemetry/test_traces.py::test_a_server_without_the_packages": "starts a server without packages",
     "tests/telemetry/test_traces.py::test_an_invalid_endpoint": "starts a server for each bad address",
