@@ -37,11 +37,11 @@ ROWS = """
         3, '0', 0, 0, ''
     FROM {numbers}"""
 PATTERNS = {
-    "gate, tags and expert": "deploy.*(tags contains 'prod' AND expert = 'owner')",
-    "none of these tags or experts": "deploy.*(NOT tags contains 'prod' AND NOT expert = 'owner')",
-    "any gate, tags or expert": "*.1*(tags matches 'sta*' OR expert in ('owner', 'ops'))",
-    "everything": "*",
-    "this gate and agent": "deploy.8(agentId = 'agent-8')",
+    "gate, tag and expert": "deploy.*(tags contains 'prod' AND expert = 'owner')",
+    "gate, without a certain tag or expert": "deploy.*(NOT tags contains 'prod' AND NOT expert = 'owner')",
+    "alternative gates, tags or experts": "*.1*(tags matches 'sta*' OR expert in ('owner', 'ops'))",
+    "all breakpoints": "*",
+    "single gate and agent": "deploy.8(agentId = 'agent-8')",
 }
 CONTENT = "deploy.*(payload.cost < 10 AND tags contains 'prod')"
 
@@ -58,11 +58,12 @@ def backtest(settings: Settings, report: Report, options: argparse.Namespace) ->
         for what, pattern in PATTERNS.items():
             milliseconds, found = min((_asked(client, pattern) for _ in range(REPEATS)), key=itemgetter(0))
             _print(pattern, found)
-            shown = f"back-test of {options.rows:,}, best of {REPEATS}: {what}"
+            shown = f"back-test of {options.rows:,} breakpoints, best of {REPEATS}; pattern: {what}"
             report.time("backtest", dialect, shown, milliseconds, goal=GOAL)
         milliseconds, found = _asked(client, CONTENT)
         _print(CONTENT, found)
-        report.time("backtest", dialect, f"back-test of {options.rows:,}: including the payload", milliseconds)
+        shown = f"back-test of {options.rows:,} breakpoints; pattern: gate, tag and payload"
+        report.time("backtest", dialect, shown, milliseconds)
 
 
 def _asked(client: httpx2.Client, pattern: str) -> tuple[float, dict[str, Any]]:

@@ -18,5 +18,5 @@ def clock(settings: Settings, report: Report, _: argparse.Namespace) -> None:
     with off_by(settings, -3600) as process:
         off = [each - TTL for each in asyncio.run(deadlines(process, agent, tries=TRIES))]
     for what, seconds in (("earliest", min(off)), ("latest", max(off))):
-        label = f"{what} of {len(off)} deadlines, clock repeatedly changed by an hour"
+        label = f"{what} of {len(off)} deadlines while the clock is repeatedly changed by an hour"
         report.fact("clock", dialect, label, f"{seconds * 1000:+.0f} ms", "within 1 s", met=abs(seconds) < 1)

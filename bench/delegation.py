@@ -85,8 +85,9 @@ def _told(process: Process, tokens: Sequence[str], receiver: Receiver, report: R
             started = time.perf_counter()
             client.post(f"/api/breakpoints/{made}/feedback", json={"approved": True}, headers=reviewer)
             shown.append(arrivals.of(made, "breakpoint.released") - started)
-    _report(report, dialect, f"create → message received, {ASKED} times", told, GOAL_TOLD)
-    _report(report, dialect, f"decision elsewhere → message closed, {ASKED} times", shown, GOAL_SHOWN)
+    _report(report, dialect, f"delay from creation to arrival of the message, {ASKED} breakpoints", told, GOAL_TOLD)
+    label = f"delay from a decision elsewhere to closing of the message, {ASKED} breakpoints"
+    _report(report, dialect, label, shown, GOAL_SHOWN)
 
 
 class _Arrivals:

@@ -53,18 +53,17 @@ def expiry(settings: Settings, report: Report, options: argparse.Namespace) -> N
     with server(settings, creates_per_minute="0") as process, _counter(settings, due) as left:
         seconds, reads, creates = uvloop.run(_meanwhile(process.url, agent, due, left))
         met = seconds < GOAL_SECONDS
-        what = f"{options.due:,} due at once, time until all ended"
+        what = f"time to end {options.due:,} breakpoints with the same deadline"
         report.fact("expiry", dialect, what, f"{seconds:.1f} s", f"< {GOAL_SECONDS} s", met=met)
-        report.fact("expiry", dialect, "expired breakpoints", f"{options.due / seconds:,.0f}/s")
-        for name, times in (("status reads", reads), ("creates", creates)):
+        report.fact("expiry", dialect, "breakpoints ended", f"{options.due / seconds:,.0f}/s")
+        for name, times in (("status requests", reads), ("create requests", creates)):
             for share in (0.5, 0.95, 0.99):
-                shown = f"concurrent {name} ({len(times):,}), p{share * 100:.0f}"
+                shown = f"latency of {len(times):,} {name} during this time, p{share * 100:.0f}"
                 report.time("expiry", dialect, shown, _at(times, share) * 1000)
         late = uvloop.run(_lone(process.url, agent))
         for what, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0)):
-            report.time(
-                "expiry", dialect, f"deadline → waiter, {len(late)} single deadlines, {what}", _at(late, share) * 1000
-            )
+            label = f"delay from deadline to waiting agent, {len(late)} single deadlines, {what}"
+            report.time("expiry", dialect, label, _at(late, share) * 1000)
 
 
 async def _meanwhile(url: str, agent: str, due: int, left: Callable[[], int]) -> tuple[float, list[float], list[float]]:

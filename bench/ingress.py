@@ -63,10 +63,10 @@ def _report(report: Report, dialect: str, found: Load, stored: int, handled: flo
     accepted = found.count - found.failed
     report.fact("ingress", dialect, "signed webhooks accepted", f"{found.rate:,.0f}/s", f"≥ {GOAL:,}/s",
                 met=found.rate >= GOAL)  # fmt: skip
-    report.fact("ingress", dialect, "accepted and lost", f"{accepted:,} and {accepted - stored:,}", "0 lost",
+    report.fact("ingress", dialect, "webhooks accepted and lost", f"{accepted:,} and {accepted - stored:,}", "0 lost",
                 met=accepted == stored and not found.failed)  # fmt: skip
     report.time("ingress", dialect, "webhook response, p95", found.p95 * 1000, goal=200)
-    report.fact("ingress", dialect, "time until all are matched with triggers", f"{handled:.1f} s")
+    report.fact("ingress", dialect, "time until all events are matched against triggers", f"{handled:.1f} s")
 
 
 async def _set_up(settings: Settings) -> StoredSource:

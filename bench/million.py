@@ -46,25 +46,25 @@ ROWS = """
     FROM {numbers}"""
 LABELS = (("t:prod", "n % 3 = 0"), ("t:deploy", "n % 5 = 0"), ("t:team-7", "n % 20 = 7"), ("t:rare", "n % 10007 = 0"))
 QUERIES = {
-    "status + hot tag + hot agent + time": "status=released&tag=prod&agentId=agent-0&createdAfter={after}",
-    "status + hot tag + rare agent + time": "status=released&tag=prod&agentId=agent-49&createdAfter={after}",
-    "status + rare tag + hot agent + time": "status=released&tag=rare&agentId=agent-0&createdAfter={after}",
-    "status + two tags + time": "status=released&tag=prod&tag=team-7&createdAfter={after}",
-    "pending": "status=waiting",
-    "all": "sort=-created",
+    "by status, frequent tag, frequent agent and time": "status=released&tag=prod&agentId=agent-0&createdAfter={after}",
+    "by status, frequent tag, rare agent and time": "status=released&tag=prod&agentId=agent-49&createdAfter={after}",
+    "by status, rare tag, frequent agent and time": "status=released&tag=rare&agentId=agent-0&createdAfter={after}",
+    "by status, two tags and time": "status=released&tag=prod&tag=team-7&createdAfter={after}",
+    "of pending breakpoints": "status=waiting",
+    "of all breakpoints": "sort=-created",
 }
 SEARCHES = {
     "a rare word": "unicorn",
     "a rare prefix": "unic",
     "a frequent word": "production",
     "a frequent prefix": "prod dep",
-    "rare and frequent": "unicorn production",
-    "no hit": "zebra",
-    "no hit beside a frequent word": "production zebra",
-    "rare CJK": "緊急停止",
-    "frequent CJK": "番環境",
-    "an id": f"bp_{500_000:026x}",
-    "an id prefix": f"bp_{500_000:026x}"[:-2],
+    "a rare and a frequent word": "unicorn production",
+    "a word without matches": "zebra",
+    "a frequent word and a word without matches": "production zebra",
+    "a rare CJK word": "緊急停止",
+    "a frequent CJK word": "番環境",
+    "an ID": f"bp_{500_000:026x}",
+    "an ID prefix": f"bp_{500_000:026x}"[:-2],
     "a gate": "deploy.77",
     "an agent": "agent-49",
 }
@@ -91,12 +91,11 @@ def million(settings: Settings, report: Report, options: argparse.Namespace) -> 
                 report.time("million", dialect, f"list {what}, deep page", p95(f"{ready}&cursor={cursor}"), goal=50)
         for what, q in SEARCHES.items():
             for where, status in (("all", ""), ("pending", "&status=waiting&sort=deadline")):
-                report.time(
-                    "million", dialect, f"search {what}, {where}", p95(f"q={quote(q)}{status}", SEARCH_REPEATS), goal=50
-                )
+                label = f"search {where} breakpoints for {what}"
+                report.time("million", dialect, label, p95(f"q={quote(q)}{status}", SEARCH_REPEATS), goal=50)
         for what, query in (
-            ("counts", "status=waiting&counts=true&limit=1"),
-            ("counts of all", "counts=true&limit=1"),
+            ("with counts of pending breakpoints", "status=waiting&counts=true&limit=1"),
+            ("with counts of all breakpoints", "counts=true&limit=1"),
         ):
             report.time("million", dialect, f"list {what}", p95(query, SEARCH_REPEATS))
 

@@ -32,66 +32,75 @@ class Section:
 SECTIONS = {
     "original": Section(
         "Compared with the original service",
-        "npm `@a5c-ai/babysitter-breakpoints` 0.1.5 and Assent both ran on SQLite, with the same load generator, the"
-        " same number of connections and pre-filled databases. Figures are medians of three alternating rounds. Assent"
-        " verifies a token for every request and keeps a hash-chained history; the original verifies a token only to"
-        " create, list and release. Creating is also measured with one client, because the original may crash with"
-        " more. *Release → agent notified* is the time from sending the release to the first byte printed by"
-        " `breakpoints breakpoint wait` or `assent wait`. Releases are spread over three seconds, the original's"
-        " default polling interval.",
+        "The original service, npm `@a5c-ai/babysitter-breakpoints` 0.1.5, and Assent both ran on SQLite, with the same"
+        " load generator, the same number of connections and databases that were filled in advance. Each figure is the"
+        " median of three alternating rounds. Assent verifies a token for every request and keeps a hash-chained"
+        " history; the original service verifies a token only for creating, listing and releasing breakpoints. Creating"
+        " is also measured with a single client, because the original service may crash with more. *Release → agent"
+        " notified* is the time from sending the release until `breakpoints breakpoint wait` or `assent wait` prints"
+        " its first byte. Releases are spread over three seconds, which is the original service's default polling"
+        " interval.",
         Plot("Speedup over the original service", Mark(10, "goal: 10×")),
     ),
     "peers": Section(
         "Compared with peers",
         "In a full cycle, an agent asks a question and stops, a client releases the breakpoint, and the agent"
-        " continues. The time includes asking and resuming, but not the reviewer's time in between. Cycles per second"
-        " are measured with four concurrent cycles. Each peer is used as its documentation describes, in a separate"
-        " environment with the versions in `bench/peers`. LangGraph and DBOS are libraries: asking and releasing are"
-        " calls in one process, without HTTP or authentication. Assent keeps the history and is called over HTTP by"
-        " two clients with separate tokens. Prefect is called over HTTP and uses its default SQLite database. For"
-        " peers that poll, releases are spread over the polling interval. Each figure is the median of three"
-        " alternating rounds.",
+        " continues. The measured time includes asking and resuming, but not the reviewer's time in between. Cycles per"
+        " second are measured with four concurrent cycles. Each peer is used as its documentation describes, in a"
+        " separate environment with the versions specified in `bench/peers`. LangGraph and DBOS are libraries, so"
+        " asking and releasing are calls within one process, without HTTP or authentication. Assent keeps a history"
+        " and is called over HTTP by two clients with separate tokens. Prefect is called over HTTP and uses its default"
+        " SQLite database. For peers that poll, releases are spread over the polling interval. Each figure is the"
+        " median of three alternating rounds.",
         Plot("Create → release → agent resumes, p50 in ms (lower is better)", unit=" ms"),
     ),
     "throughput": Section(
         "Compared with the raw driver and a bare handler",
-        "One baseline runs the same statements with only the driver and the same number of clients. The other is a"
-        " Starlette handler that returns the same bytes. The ratio shows how much throughput remains with HTTP,"
-        " authorization and history.",
+        "One baseline runs the same SQL statements with only the database driver and the same number of clients. The"
+        " other baseline is a Starlette handler that returns the same bytes. The ratio shows how much of the baseline's"
+        " throughput remains once HTTP, authorization and history are added.",
         Plot("Throughput relative to the baseline"),
     ),
     "pgbench": Section(
         "Compared with pgbench",
-        "PostgreSQL's own load generator runs the same prepared statements with 32 clients, alternating with Assent"
-        " over HTTP. Figures are medians of three rounds.",
+        "PostgreSQL's own load generator, pgbench, runs the same prepared statements with 32 clients, alternating with"
+        " requests to Assent over HTTP. Each figure is the median of three rounds.",
         Plot("Throughput relative to pgbench"),
     ),
     "growth": Section(
         "Growth",
-        "The same requests go to two running servers, one with few and one with many breakpoints. The ratio is the"
-        " slowdown with many. Figures are medians of five alternating rounds.",
+        "The same requests are sent to two running servers, one with few breakpoints and one with many. The ratio is"
+        " the slowdown of the server with many breakpoints. Each figure is the median of five alternating rounds.",
         Plot("Slowdown with many rows (lower is better)", Mark(1.3, "goal: ≤ 1.3×")),
     ),
     "million": Section(
-        "Lists over a million rows", "95th percentile latency for a single client that requests one list at a time."
+        "Lists over a million rows",
+        "The results are 95th percentile latencies for a single client that requests one list at a time.",
     ),
     "waiters": Section(
-        "Waiting agents", "The time until a release reaches the waiting agent, and the cost of each waiter."
+        "Waiting agents",
+        "The table shows how long it takes for a release to reach the waiting agent, and how much memory each waiter"
+        " uses.",
     ),
-    "expiry": Section("Deadlines", "The effect of many simultaneous deadlines."),
-    "clock": Section("Clock changes", "The effect of clock changes on deadlines."),
-    "rules": Section("Rules", "The time it takes to evaluate rules."),
-    "backtest": Section("Back-tests", "The time it takes to evaluate a rule against past decisions."),
-    "runs": Section("Runs", "The cost of suspended runs, and the time until they continue."),
-    "inbox": Section("Inbox", "Latency for a reviewer in the browser."),
-    "delegation": Section("Notifications", "The time until a message arrives, and until it is closed."),
-    "ingress": Section("Inbound events", "Throughput and latency for signed events from external senders."),
+    "expiry": Section("Deadlines", "The table shows what happens when many deadlines pass at the same time."),
+    "clock": Section("Clock changes", "The table shows how far deadlines move when a clock changes."),
+    "rules": Section("Rules", "The table shows how long it takes to index and evaluate rules."),
+    "backtest": Section("Back-tests", "The table shows how long it takes to evaluate a rule against past decisions."),
+    "runs": Section("Runs", "The table shows what suspended runs cost, and how soon a run continues after a decision."),
+    "inbox": Section("Inbox", "The table shows the latency for a reviewer in the browser."),
+    "delegation": Section(
+        "Notifications",
+        "The table shows how long it takes until a message arrives, and until it is closed after a decision.",
+    ),
+    "ingress": Section(
+        "Inbound events", "The table shows the throughput and latency for signed events from external senders."
+    ),
 }
 INTRODUCTION = """# Performance
 
-`make bench ARGS=--write` generates this page from `bench/results.json`. Each table shows the date and commit of its own
-run. A ratio compares two results from the same run, and *NO* marks a missed goal. The load generator ran on the same
-machine and shared its cores.
+`make bench ARGS=--write` generates this page from `bench/results.json`. The line above each table shows the date and
+commit of its run. A ratio compares two results from the same run, and *NO* marks a goal that was not met. The load
+generator ran on the same machine as the server and shared its cores.
 """
 
 
@@ -147,7 +156,7 @@ def _section(part: str, results: list[Result], shared: str | None) -> str:
             name = image(result)
             if name in images and section.plot:
                 lines += [
-                    f"![{section.plot.title}, {result.database}; same data as the table below](../images/{name})",
+                    f"![{section.plot.title}, {result.database}. The table below has the same data.](../images/{name})",
                     "",
                 ]
         lines += [*_table(line for result in ran for line in result.lines), ""]

@@ -68,7 +68,7 @@ class Report:
             return
         sooner, more = found.p50 / ours.p50, ours.rate / found.rate
         self._add("peers", database, what, measured, "Assent SDK",
-                  f"Assent {sooner:.2f}× speed, {more:.2f}× cycles", "≥ 1.00× both",
+                  f"Assent: {sooner:.2f}× the speed, {more:.2f}× the cycles", "≥ 1.00× for both",
                   sooner >= 1 and more >= 1, found.p50 * 1000)  # fmt: skip
 
     def fact(

@@ -35,14 +35,14 @@ def rules(report: Report) -> None:
     print(f"rules: seed {seed}", file=sys.stderr)
     made = _rules(random.Random(seed))
     book, seconds = _timed(lambda: Rulebook.of(made))
-    report.time("rules", "none", f"{RULES:,} rules parsed and indexed", seconds * 1000)
+    report.time("rules", "none", f"time to parse and index {RULES:,} rules", seconds * 1000)
     changed = [*made[1:], Rule(id="rule-new", pattern="new.*", action="auto-approve")]
     _, seconds = _timed(lambda: Rulebook.of(changed, before=book))
-    report.time("rules", "none", f"{RULES:,} rules after one change", seconds * 1000)
-    for what, gates in (("a rule decides", _gates(random.Random(seed))), ("no match", ["nothing.fits-this"])):
+    report.time("rules", "none", f"time to index {RULES:,} rules again after one change", seconds * 1000)
+    for what, gates in (("one rule decides", _gates(random.Random(seed))), ("no rule matches", ["nothing.fits-this"])):
         times = sorted(_asked(book, gates))
         for share in (0.5, 0.99):
-            shown = f"evaluation with {RULES:,} rules, {what}, p{share * 100:.0f}"
+            shown = f"evaluation of {RULES:,} rules, {what}, p{share * 100:.0f}"
             milliseconds = times[int(len(times) * share)] * 1000
             goal, met = f"< {GOAL_EVALUATION} ms", milliseconds < GOAL_EVALUATION
             report.fact("rules", "none", shown, f"{milliseconds * 1000:.0f} µs", goal, met=met)
@@ -50,7 +50,7 @@ def rules(report: Report) -> None:
         Rule(id=f"rule-{n}", pattern=f"gate.*(attempt = {n})", action="never-auto-approve") for n in range(RULES)
     )
     worst = sorted(_asked(all_alike, ["gate.x"], times=20))
-    report.time("rules", "none", f"evaluation with {RULES:,} rules for the same gate", worst[10] * 1000)
+    report.time("rules", "none", f"evaluation of {RULES:,} rules for the same gate", worst[10] * 1000)
     _slowest(report)
 
 
@@ -80,13 +80,14 @@ def _asked(book: Rulebook, gates: Sequence[str], times: int = ASKED) -> Iterator
 
 def _slowest(report: Report) -> None:
     """Hold what takes longest against the longest gate, and against as long a text as a payload can have."""
-    for what, size in (("gate", LONGEST_GATE), ("text in a payload", LARGEST_TEXT)):
+    for what, size in (("gate", LONGEST_GATE), ("payload text", LARGEST_TEXT)):
         subject = Subject("a" * LONGEST_GATE, {"payload": {"x": "a" * size}})
         seconds, text = max((_matched(parse(text), subject), text) for text in _hostile())
         goal = GOAL_SLOWEST if what == "gate" else None
-        report.time("rules", "none", f"slowest match, {what} of {size:,}: {text[:40]}…", seconds * 1000, goal=goal)
+        shown = f"slowest pattern to match with a {what} of {size:,} characters: {text[:40]}…"
+        report.time("rules", "none", shown, seconds * 1000, goal=goal)
     seconds, text = max((_timed(partial(parse, text))[1], text) for text in _hostile())
-    report.time("rules", "none", f"slowest parse: {text[:40]}…", seconds * 1000)
+    report.time("rules", "none", f"slowest pattern to parse: {text[:40]}…", seconds * 1000)
 
 
 def _matched(pattern: Pattern, subject: Subject) -> float:

@@ -42,16 +42,16 @@ def runs(settings: Settings, report: Report, options: argparse.Namespace) -> Non
         started = time.monotonic()
         ids = asyncio.run(_suspended(process, agent, options.runs))
         took = time.monotonic() - started
-        report.fact("runs", dialect, f"{len(ids)} runs started and suspended", f"{len(ids) / took:.0f}/s", "", met=True)
+        label = f"{len(ids):,} runs started and suspended"
+        report.fact("runs", dialect, label, f"{len(ids) / took:.0f}/s", "", met=True)
         used, memory = _idle(process)
-        label = f"server memory, {len(ids)} suspended"
+        label = f"server memory with {len(ids):,} suspended runs"
         report.fact("runs", dialect, label, f"{memory:.0f} MB", f"< {GOAL_MB} MB", met=memory < GOAL_MB)
-        report.fact(
-            "runs", dialect, "CPU core used while suspended", f"{used:.1%}", f"< {GOAL_CORE:.0%}", met=used < GOAL_CORE
-        )
+        label = "share of a CPU core used while all runs are suspended"
+        report.fact("runs", dialect, label, f"{used:.1%}", f"< {GOAL_CORE:.0%}", met=used < GOAL_CORE)
         waits = sorted(asyncio.run(_decided(process, reviewer, ids[:: max(1, len(ids) // DECIDED)][:DECIDED])))
         half, worst = statistics.median(waits), waits[int(0.95 * (len(waits) - 1))]
-        label = f"decision → next step starts, {len(waits)} sequential decisions"
+        label = f"delay from decision to start of the next step, {len(waits)} sequential decisions"
         goal = f"p50 < {GOAL_STEP * 1000:.0f} ms"
         report.fact(
             "runs", dialect, label, f"p50 {half * 1000:.0f} ms, p95 {worst * 1000:.0f} ms", goal, met=half < GOAL_STEP

@@ -33,8 +33,9 @@ def waiters(settings: Settings, report: Report, options: argparse.Namespace) -> 
         ids = _create(process.url, agent, WOKEN)
         job = {"url": process.url, "agent": agent, "reviewer": reviewer, "ids": ids, "releases": RELEASES}
         found = _client("wake", job)
-        report.time("waiters", dialect, f"release → agent, {WOKEN} waiting, p50", found["p50"] * 1000)
-        report.time("waiters", dialect, f"release → agent, {WOKEN} waiting, p99", found["p99"] * 1000, goal=20)
+        label = f"delay from release to agent, {WOKEN:,} waiting agents"
+        report.time("waiters", dialect, f"{label}, p50", found["p50"] * 1000)
+        report.time("waiters", dialect, f"{label}, p99", found["p99"] * 1000, goal=20)
         _parked(process, report, dialect, job | {"ids": ids[RELEASES:], "count": options.waiters})
 
 
@@ -58,7 +59,8 @@ def _parked(process: Process, report: Report, dialect: str, job: dict[str, Any])
     deadline = time.monotonic() + 20
     while (left := metric(process.url, "assent_waiters")) and time.monotonic() < deadline:
         time.sleep(0.1)
-    report.fact("waiters", dialect, "waiters left after clients disconnect", f"{left:.0f}", "0", met=left == 0)
+    label = "waiters remaining after their clients disconnect"
+    report.fact("waiters", dialect, label, f"{left:.0f}", "0", met=left == 0)
 
 
 def _create(url: str, token: str, count: int) -> list[str]:

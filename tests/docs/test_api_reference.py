@@ -63,13 +63,13 @@ def _answer(operation: dict[str, Any]) -> dict[str, Any]:
 
 async def test_an_object_has_exactly_the_fields_of_its_schema(openapi: dict[str, Any]) -> None:
     for name, body in OBJECTS.items():
-        parents = [OBJECTS[each] for each in re.findall(r"All fields of \[(\w+)\]", body)]
+        parents = [OBJECTS[each] for each in re.findall(r"all fields of \[(\w+)\]", body)]
         documented = {word for part in (body, *parents) for word in _first_words(part)}
         assert documented == set(openapi["components"]["schemas"][name]["properties"]), name
 
 
 def _first_words(text: str) -> set[str]:
-    listed = " ".join(re.findall(r"(?:Also|Fields): (.+)", text))
+    listed = " ".join(re.findall(r"(?:Other fields|Fields):\*\* (.+)", text))
     return code_words(listed) | {word for row in rows(text) for word in code_words(row[0])}
 
 
@@ -115,6 +115,6 @@ def test_a_section_says_who_can_call_the_route_and_how_it_fails(route: str) -> N
     codes = {error.code for error in STATUS}
     linked = set(re.findall(r"problems/(\w+)\.md", " ".join(links(body.partition("Errors:")[2]))))
 
-    assert re.search(r"May\s+call:", body)
+    assert "**Allowed callers:**" in body
     assert linked
     assert linked <= codes

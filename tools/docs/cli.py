@@ -75,7 +75,7 @@ def cli_page() -> str:
         parts += [f"## {heading}", *([notes[heading]] if heading in notes else [])]
         for _, path, command in listed:
             other = LIKE.get(path, "")
-            shared = {row: f"Same as for `{other}`" for row in rows.get(other, ()) if row.names not in EVERYWHERE}
+            shared = {row: f"Options as in `{other}`" for row in rows.get(other, ()) if row.names not in EVERYWHERE}
             parts.append(_section(path, command, notes.get(path), shared | dict.fromkeys(common, "Common options")))
     return "\n\n".join(parts) + "\n"
 
@@ -85,7 +85,7 @@ def _section(path: str, command: Command, note: str | None, elsewhere: Mapping[R
     arguments = [each for each in command.params if isinstance(each, TyperArgument)]
     usage = " ".join(["assent", path, *(each.get_usage_pieces(_NO_CONTEXT)[0] for each in arguments)])
     explained = [each for each in arguments if len((each.help or "").split()) > SELF_EXPLANATORY]
-    listed = [Row(name_of(each), _text(each.help or "")) for each in explained]
+    listed = [Row(name_of(each).replace("|", "\\|"), _text(each.help or "")) for each in explained]
     also: dict[str, list[str]] = {}
     for each in options(command):
         row = _row(each)
@@ -93,8 +93,9 @@ def _section(path: str, command: Command, note: str | None, elsewhere: Mapping[R
             also.setdefault(elsewhere[row], []).append(f"`{_long(each)}`")
         elif row.names not in EVERYWHERE:
             listed.append(row)
-    named = [f"{where}: {', '.join(names)}." for where, names in also.items()]
-    return "\n\n".join(filter(None, [f"### `{usage}`", " ".join([command.help or "", *named]), note, _table(listed)]))
+    named = [f"**{where}:** {', '.join(names)}." for where, names in also.items()]
+    said = [command.help or "", note, _table(listed), "\n".join(named)]
+    return "\n\n".join(filter(None, [f"### `{usage}`", *said]))
 
 
 def _table(rows: Sequence[Row]) -> str:
@@ -121,11 +122,14 @@ def _names(option: Option) -> str:
 
 
 def _meaning(option: Option) -> str:
-    extra = [f"`{option.envvar}`"] if option.envvar else []
+    extra = [f"environment variable: `{option.envvar}`"] if option.envvar else []
     extra += [f"default: `{default}`"] if (default := _default(option)) else []
     extra += ["required"] if option.required else []
     text = _text(option.help or "")
-    return f"{text} ({'; '.join(extra)})" if extra else text
+    if not extra:
+        return text
+    start = f"{text.removesuffix(')')}; " if text.endswith(")") else f"{text} ("
+    return f"{start}{'; '.join(extra)})"
 
 
 def _default(option: Option) -> str:

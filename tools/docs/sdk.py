@@ -84,7 +84,9 @@ def _keywords() -> Iterator[str]:
         if kind == Asking.__name__:
             names += "; see [arguments of a breakpoint](#arguments-of-a-breakpoint)" if name == "create" else ""
         yield (
-            f"- `{name}`: {names}." if kind != Asking.__name__ or name == "create" else f"- `{name}`: same as `create`."
+            f"- `{name}`: {names}."
+            if kind != Asking.__name__ or name == "create"
+            else f"- `{name}`: the same arguments as `create`."
         )
 
 
