@@ -431,9 +431,7 @@ def _spelt(kind: type[IPv4Address] | type[IPv6Address], text: str, what: str) ->
 def _headers(place: _Place, body: bytes, given: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     for name, value in given.items():
         if name.lower() in _OURS or not (name + value).isascii():
-            raise Permanent(
-                f"The header {name[:60]!r} is reserved, or contains characters that are not ASCII.", unsent=True
-            )
+            raise Permanent(f"The header {name[:60]!r} is reserved, or contains non-ASCII characters.", unsent=True)
     held = {"host": place.authority, "accept-encoding": "identity", "content-length": str(len(body))}
     every = held | {"user-agent": "Assent"} | {name.lower(): value for name, value in given.items()}
     return [(name.encode(), value.encode()) for name, value in every.items()]

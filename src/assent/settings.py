@@ -259,32 +259,36 @@ class Settings(BaseSettings):
     database_url: Annotated[
         str | None,
         AfterValidator(_postgres),
-        Field(description="PostgreSQL URL (postgresql://…), to use PostgreSQL instead of SQLite."),
+        Field(description="PostgreSQL URL (postgresql://…). If set, PostgreSQL is used instead of SQLite."),
     ] = None
     secret_keys: Annotated[
         tuple[str, ...] | None,
         NoDecode,
         BeforeValidator(_listed),
         AfterValidator(_key_references),
-        Field(description="Encryption keys for stored secrets, newest first, as env:NAME or file:PATH."),
+        Field(description="Encryption keys for stored secrets, newest first, as env:NAME or file:PATH references."),
     ] = None
     host: Annotated[str, Field(description="Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535, description="Port to listen on.")] = 7373
-    public_url: Annotated[str | None, Field(description="Public URL of this server, used in links.")] = None
+    public_url: Annotated[str | None, Field(description="Public URL of this server, which is used in links.")] = None
     trusted_proxies: Annotated[
-        str, Field(description="Addresses whose X-Forwarded-* headers are trusted, comma-separated.")
+        str, Field(description="Comma-separated addresses of proxies whose X-Forwarded-* headers are trusted.")
     ] = "127.0.0.1"
     creates_per_minute: Annotated[
-        int, Field(ge=0, description="Maximum number of breakpoints created per token per minute; 0 means no limit.")
+        int, Field(ge=0, description="Maximum number of breakpoints per token and minute; 0 means no limit.")
     ] = 30_000
     waits_per_token: Annotated[
-        int, Field(ge=0, description="Maximum number of open waits and streams per token per node; 0 means no limit.")
+        int,
+        Field(ge=0, description="Maximum number of open waits and streams per token on each node; 0 means no limit."),
     ] = 20_000
     receipt_seconds: Annotated[
-        int, Field(ge=1, le=31_622_400, description="Seconds from the decision until its receipt expires.")
+        int, Field(ge=1, le=31_622_400, description="Number of seconds after a decision until its receipt expires.")
     ] = 3600
     checkpoint_seconds: Annotated[
-        float, Field(ge=0, le=86_400, description="Seconds between checkpoints of new events; 0 disables checkpoints.")
+        float,
+        Field(
+            ge=0, le=86_400, description="Number of seconds between checkpoints of new events; 0 disables checkpoints."
+        ),
     ] = 10.0
     checkpoint_file: Annotated[
         Path | None,
@@ -296,67 +300,71 @@ class Settings(BaseSettings):
         Field(
             ge=0,
             le=60,
-            description="Seconds during which a decision made in the browser can be undone; 0 disables undo.",
+            description="Number of seconds during which a decision made in the browser can be undone; 0 disables undo.",
         ),
     ] = 6
     processes_dir: Annotated[
         Path | None,
-        Field(description="Directory that contains processes (default: `processes` in the data directory)."),
+        Field(description="Directory that contains processes. By default, this is `processes` in the data directory."),
     ] = None
     outbound_allow: Annotated[
         tuple[str, ...] | None,
         NoDecode,
         BeforeValidator(_listed),
         AfterValidator(_networks),
-        Field(description="Private networks that the server may send requests to, comma-separated."),
+        Field(description="Comma-separated private networks to which the server may send requests."),
     ] = None
     channels: Annotated[
         tuple[dict[str, Any], ...] | None,
-        Field(description="Notification channels; see the how-to guide on channels."),
+        Field(description="Notification channels."),
     ] = None
     routes: Annotated[
         tuple[dict[str, Any], ...] | None,
-        Field(description="Routes, which determine who is notified and where; see the how-to guide on routes."),
+        Field(description="Routes, which determine who is notified and where."),
     ] = None
-    sources: Annotated[
-        dict[str, Any] | None, Field(description="Trigger event sources, by name; see the how-to guide on triggers.")
-    ] = None
+    sources: Annotated[dict[str, Any] | None, Field(description="Sources of trigger events, by name.")] = None
     triggers: Annotated[
         tuple[dict[str, Any], ...] | None,
-        Field(description="Triggers, which start runs when matching events arrive; see the how-to guide on triggers."),
+        Field(description="Triggers, which start runs when matching events arrive."),
     ] = None
     redact_patterns: Annotated[
         tuple[str, ...] | None,
         NoDecode,
         BeforeValidator(_lines),
         AfterValidator(_expressions),
-        Field(description="Regular expressions for secrets to redact from events (one per line in the variable)."),
+        Field(description="Regular expressions for secrets that are redacted from events."),
     ] = None
     channel_secrets: Annotated[
         tuple[str, ...] | None,
         NoDecode,
         BeforeValidator(_listed),
         AfterValidator(_reference_patterns),
-        Field(description="Secrets that project admins may use in channels, such as env:SLACK_*, comma-separated."),
+        Field(description="Comma-separated references to the secrets that project admins may use in channels."),
     ] = None
     drain_seconds: Annotated[
-        float, Field(ge=0, description="Seconds to wait for requests to finish when the server stops.")
+        float, Field(ge=0, description="Number of seconds to wait for requests to finish when the server stops.")
     ] = 10.0
     header_timeout_seconds: Annotated[
         float,
         Field(
-            ge=0, le=3600, description="Seconds that a client may take to send the request headers; 0 means no limit."
+            ge=0,
+            le=3600,
+            description="Number of seconds that a client may take to send the request headers; 0 means no limit.",
         ),
     ] = 10.0
     body_timeout_seconds: Annotated[
         float,
         Field(
-            ge=0, le=3600, description="Seconds that a client may pause while sending a request body; 0 means no limit."
+            ge=0,
+            le=3600,
+            description="Number of seconds that a client may pause while sending a request body; 0 means no limit.",
         ),
     ] = 30.0
     write_timeout_seconds: Annotated[
         float,
-        Field(ge=0, le=3600, description="Seconds that a client may leave its response unread; 0 means no limit."),
+        Field(
+            ge=0, le=3600, description="Number of seconds that a client may leave a response unread; 0 means no limit."
+        ),
     ] = 60.0
     log_format: Annotated[
         Literal["text", "json"], Field(description="Log format: `text` for people, `json` for machines.")
@@ -364,18 +372,18 @@ class Settings(BaseSettings):
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Field(description="Minimum severity to log.")
     ] = "info"
-    access_log: Annotated[bool, Field(description="Log every request.")] = False
+    access_log: Annotated[bool, Field(description="Whether to log every request.")] = False
     min_free_mb: Annotated[
         int,
         Field(
             ge=0,
-            description="Minimum free disk space in megabytes; with less, a SQLite node reports that it is not ready.",
+            description="Minimum free disk space in megabytes. Below this, a SQLite node reports that it is not ready.",
         ),
     ] = 64
     otel_endpoint: Annotated[
         str | None,
         AfterValidator(_collector),
-        Field(description="URL for sending OpenTelemetry spans over OTLP/HTTP.", validate_default=True),
+        Field(description="URL to which OpenTelemetry spans are sent over OTLP/HTTP.", validate_default=True),
     ] = None
 
     oidc_issuer: Annotated[
@@ -385,26 +393,26 @@ class Settings(BaseSettings):
         None
     )
     oidc_client_secret: Annotated[
-        str | None, AfterValidator(_secret), Field(description="Client secret: env:NAME or file:PATH.")
+        str | None, AfterValidator(_secret), Field(description="Client secret, as an env:NAME or file:PATH reference.")
     ] = None
     oidc_name: Annotated[
         str, Field(min_length=1, max_length=60, description="Name of the identity provider on the sign-in page.")
     ] = "single sign-on"
     oidc_person_claim: Annotated[
-        str, Field(min_length=1, description="Claim that contains a new person's username.")
+        str, Field(min_length=1, description="Claim that contains the username for a new account.")
     ] = "preferred_username"
     oidc_groups_claim: Annotated[str, Field(min_length=1, description="Claim that lists a person's groups.")] = "groups"
     oidc_roles: Annotated[
         dict[str, Role] | None,
         NoDecode,
         BeforeValidator(_mapping),
-        Field(description="Roles for the provider's groups, as comma-separated group=role pairs."),
+        Field(description="Roles to assign to members of the provider's groups, as comma-separated group=role pairs."),
     ] = None
     oidc_create_people: Annotated[
-        bool, Field(description="Create an account when a person signs in for the first time.")
+        bool, Field(description="Whether to create an account when a person signs in for the first time.")
     ] = False
     oidc_link_by_email: Annotated[
-        bool, Field(description="Link a new identity to the person with the same verified email address.")
+        bool, Field(description="Whether to link a new identity to the person with the same verified email address.")
     ] = False
 
     @model_validator(mode="after")

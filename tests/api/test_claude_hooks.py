@@ -100,7 +100,7 @@ async def test_a_rejection_includes_its_reason(node: Node) -> None:
 async def test_a_call_is_denied_after_its_deadline(node: Node, clock: ManualClock) -> None:
     hook = await held(node, CALL, "?ttl=1")
     clock.advance(1)
-    assert (await hook.told())["permissionDecisionReason"] == "No answer in time. The tool was not run."
+    assert (await hook.told())["permissionDecisionReason"] == "No one answered in time. The tool was not run."
 
 
 async def test_a_comment_does_not_end_the_wait(node: Node) -> None:

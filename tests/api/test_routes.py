@@ -137,7 +137,7 @@ async def test_a_check_warns_if_nobody_would_be_notified(world: Node) -> None:
     await admin(world, "PUT", "/api/groups/empty", {"members": []})
     await admin(world, "POST", "/api/routes", {"pattern": "*", "channels": ["mail"], "to": ["group:empty"]})
     warned = (await admin(world, "POST", "/api/routes/check", supposed)).json()
-    assert warned["warnings"] == ["The step ask would not notify any recipients."]
+    assert warned["warnings"] == ["The ask step would not notify any recipients."]
     await admin(world, "POST", "/api/rules", {"pattern": "*", "action": "auto-approve"})
     approved = (await admin(world, "POST", "/api/routes/check", supposed)).json()
     assert (approved["steps"], approved["warnings"]) == ([], ["A rule approves this; no notifications are sent."])

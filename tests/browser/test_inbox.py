@@ -171,7 +171,7 @@ def test_an_answer_can_be_taken_back_and_the_agent_never_knew(
     page.keyboard.press("j")
     expect(headline(page)).to_have_text("Think twice")
     page.keyboard.press("a")
-    expect(page.get_by_role("dialog")).to_contain_text("You can undo until then.")
+    expect(page.get_by_role("dialog")).to_contain_text("You can undo your answer until then.")
     page.keyboard.press("Enter")
     expect(headline(page)).to_have_text("The next one")
     expect(page.locator("#notice")).to_contain_text("Approved Think twice.")

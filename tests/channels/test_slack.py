@@ -259,7 +259,7 @@ async def test_a_person_who_cannot_be_found_is_a_permanent_failure(to: Addressee
         ("invalid_auth", Permanent, None, "Reinstall the app"),
         ("account_inactive", Permanent, None, "Reinstall the app"),
         ("channel_not_found", Permanent, None, "Check the room setting"),
-        ("is_archived", Permanent, None, "a different one"),
+        ("is_archived", Permanent, None, "a different channel"),
         ("not_in_channel", Permanent, None, "/invite"),
     ],
 )
@@ -548,7 +548,7 @@ async def test_a_check_reports_its_findings_without_sending_a_message() -> None:
         slack.scopes = ",".join(each for each in SCOPES if each != "users:read.email")
         less = await channel.check()
 
-    assert found == "Connected to Acme as assent using Socket Mode. Messages go to C0ROOM."
+    assert found == "Connected to Acme as assent using Socket Mode. Messages are sent to C0ROOM."
     assert "Missing scopes: users:read.email" in less
     assert slack.messages == []
 

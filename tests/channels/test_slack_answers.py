@@ -504,7 +504,7 @@ async def test_a_form_that_can_be_resubmitted_keeps_its_text(error: AssentError)
     assert reply is not None
     assert reply["response_action"] == "errors"
     assert reply["errors"]["comment"].startswith(error.message)
-    assert "Try again" in reply["errors"]["comment"]
+    assert "try again later" in reply["errors"]["comment"]
 
 
 async def test_a_form_that_is_refused_permanently_returns_its_text() -> None:

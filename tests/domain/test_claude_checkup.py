@@ -52,7 +52,7 @@ def test_a_gate_covers_the_tools_of_its_matcher_on_its_own_event() -> None:
         ({"timeout": 60}, "hook-timeout", "/timeout", ("have 86400 s", "stops after 60 s", "more than 86400")),
         ({"timeout": 0.5}, "hook-timeout", "/timeout", ("have 86400 s", "stops after 0.5 s", "more than 86400")),
         ({"timeout": None}, "hook-timeout", "", ("stops after 600 s by default",)),
-        ({"if": "Bash(git *)"}, "hook-if", "/if", ("only the calls", 'Remove "if"')),
+        ({"if": "Bash(git *)"}, "hook-if", "/if", ("only calls that match", 'Remove "if"')),
         (
             {"args": None, "command": f"assent {PINNED}; true"},
             "hook-swallowed",
@@ -188,8 +188,8 @@ def test_an_http_hook_must_send_its_token_as_a_bearer_token(headers: Any, *, sen
         (["OTHER", 7, "MINE"], {"MINE": "x"}, None),
         (["OTHER"], {"MINE": "x"}, ("MINE is not in allowedEnvVars", 'Add "allowedEnvVars": ["MINE"]')),
         (None, {"MINE": "x"}, ("MINE is not in allowedEnvVars", 'Add "allowedEnvVars": ["MINE"]')),
-        (["MINE"], {}, ("MINE is not set here", "Set MINE in the environment of Claude Code")),
-        (["MINE"], {"MINE": ""}, ("MINE is not set here", "Set MINE in the environment of Claude Code")),
+        (["MINE"], {}, ("MINE is not set here", "Set MINE in Claude Code's environment")),
+        (["MINE"], {"MINE": ""}, ("MINE is not set here", "Set MINE in Claude Code's environment")),
     ],
     ids=str,
 )
@@ -253,7 +253,7 @@ def test_a_switch_is_reported_in_the_file_that_sets_it() -> None:
     assert off.todo == 'Remove "disableAllHooks".'
     skip = one("mode-skips", settings(COMMAND), {"skipDangerousModePermissionPrompt": True})
     assert (skip.severity, skip.place) == (Severity.WARNING, Place("/1.json", "/skipDangerousModePermissionPrompt"))
-    assert '"disableBypassPermissionsMode": "disable"' in skip.todo
+    assert '"disableBypassPermissionsMode" to "disable"' in skip.todo
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ def test_allow_rules_that_skip_the_permission_dialog_are_reported(rule: Any, sev
     found = [each for each in looked(content) if each.check == "allow-rule"]
     assert [each.severity.value for each in found] == ([severity] if severity else [])
     assert all(resolved(content, each.place.pointer or "") == rule for each in found)
-    assert all("the gate on PermissionRequest never sees it" in each.what for each in found)
+    assert all("the gate on PermissionRequest does not run" in each.what for each in found)
 
 
 @pytest.mark.parametrize(

@@ -69,13 +69,16 @@ def test_all_fields_of_a_hook_are_read() -> None:
 
 UNREAD: list[tuple[Any, str, str]] = [
     ([], "/", "the JSON object that Claude Code passes"),
-    (BASH | {"hook_event_name": ""}, "/hook_event_name", "must be non-empty text"),
+    (BASH | {"hook_event_name": ""}, "/hook_event_name", "must be a non-empty string"),
     (BASH | {"hook_event_name": "Stop"}, "/hook_event_name", "must be PreToolUse or PermissionRequest;"),
     (BASH | {"tool_input": []}, "/tool_input", "must be an object"),
     (BASH | {"tool_input": None}, "/tool_input", "must be an object"),
-    *((BASH | {name: 7}, f"/{name}", "non-empty text") for name in ("session_id", "tool_name", "cwd", "tool_use_id")),
-    *((BASH | {name: ""}, f"/{name}", "non-empty text") for name in ("session_id", "tool_name", "cwd", "tool_use_id")),
-    (DIALOG | {"session_id": None}, "/session_id", "non-empty text"),
+    *((BASH | {name: 7}, f"/{name}", "non-empty string") for name in ("session_id", "tool_name", "cwd", "tool_use_id")),
+    *(
+        (BASH | {name: ""}, f"/{name}", "non-empty string")
+        for name in ("session_id", "tool_name", "cwd", "tool_use_id")
+    ),
+    (DIALOG | {"session_id": None}, "/session_id", "non-empty string"),
 ]
 
 
@@ -189,16 +192,16 @@ def test_a_question_is_read_with_its_options() -> None:
             "/tool_input/questions",
             "must not contain the same question twice",
         ),
-        ([REGION | {"options": []}], "/tool_input/questions/0", "options with different labels"),
-        ([REGION | {"options": "eu"}], "/tool_input/questions/0", "options with different labels"),
-        ([REGION | {"options": [{"label": "eu"}, {"label": "eu"}]}], "/tool_input/questions/0", "different labels"),
-        ([REGION | {"options": [{"label": "eu"}, {"label": " "}]}], "/tool_input/questions/0", "different labels"),
-        ([REGION | {"options": [{"label": "eu"}, {"label": 7}]}], "/tool_input/questions/0", "different labels"),
-        ([REGION | {"options": [{"label": "eu"}, "us"]}], "/tool_input/questions/0", "different labels"),
-        ([REGION | {"options": [{"label": "eu"}, {}]}], "/tool_input/questions/0", "different labels"),
-        ([REGION | {"question": ""}], "/tool_input/questions/0/question", "must be non-empty text"),
-        ([SHOPS, REGION | {"question": None}], "/tool_input/questions/1/question", "must be non-empty text"),
-        ([REGION, 7], "/tool_input/questions/1", "different labels"),
+        ([REGION | {"options": []}], "/tool_input/questions/0", "options with unique, non-empty labels"),
+        ([REGION | {"options": "eu"}], "/tool_input/questions/0", "options with unique, non-empty labels"),
+        ([REGION | {"options": [{"label": "eu"}, {"label": "eu"}]}], "/tool_input/questions/0", "non-empty labels"),
+        ([REGION | {"options": [{"label": "eu"}, {"label": " "}]}], "/tool_input/questions/0", "non-empty labels"),
+        ([REGION | {"options": [{"label": "eu"}, {"label": 7}]}], "/tool_input/questions/0", "non-empty labels"),
+        ([REGION | {"options": [{"label": "eu"}, "us"]}], "/tool_input/questions/0", "non-empty labels"),
+        ([REGION | {"options": [{"label": "eu"}, {}]}], "/tool_input/questions/0", "non-empty labels"),
+        ([REGION | {"question": ""}], "/tool_input/questions/0/question", "must be a non-empty string"),
+        ([SHOPS, REGION | {"question": None}], "/tool_input/questions/1/question", "must be a non-empty string"),
+        ([REGION, 7], "/tool_input/questions/1", "non-empty labels"),
     ],
 )
 def test_the_error_for_a_question_that_cannot_be_shown_gives_the_reason(

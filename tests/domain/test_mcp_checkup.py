@@ -195,8 +195,8 @@ def test_a_missing_program_is_shown_with_at_most_sixty_characters() -> None:
         *((60_000, None, ""), (60_000.5, None, ""), (10**400, None, ""), ("5", None, ""), (None, None, "")),
         *((59_999, "problem", "times out after 59999 ms"), (59_999.5, "problem", "times out after 59999.5 ms")),
         *((1000, "problem", "times out after 1000 ms"), (1001, "problem", "times out after 1001 ms")),
-        *((999, "warning", "A timeout of 999 ms is ignored"), (60, "warning", "minimum of 1000")),
-        *((0, "warning", "A timeout of 0 ms"), (-(10**400), "warning", "is ignored")),
+        *((999, "warning", "ignores a timeout of 999 ms"), (60, "warning", "the minimum is 1000")),
+        *((0, "warning", "a timeout of 0 ms"), (-(10**400), "warning", "Claude Code ignores")),
     ],
     ids=lambda given: str(given)[:12],
 )
@@ -206,7 +206,7 @@ def test_a_timeout_must_be_a_minute_and_is_ignored_below_a_second(
     (found,) = looked(mcp({**MCP, "timeout": timeout}))
     assert (found.check, found.severity.value) == (("mcp", "ok") if severity is None else ("mcp-timeout", severity))
     assert said in found.what
-    assert severity is None or "60000 or more" in found.todo
+    assert severity is None or "at least 60000" in found.todo
     assert found.place.pointer == "/mcpServers/assent" + ("" if severity is None else "/timeout")
 
 
@@ -217,7 +217,11 @@ def test_a_timeout_must_be_a_minute_and_is_ignored_below_a_second(
 def test_a_timeout_for_all_tools_below_a_minute_is_a_problem(name: str, value: Any, *, short: bool) -> None:
     found = looked(mcp(MCP), settings={"env": {name: value}})
     assert bad(found) == ([("mcp-timeout", "problem")] if short else [])
-    assert not short or (found[-1].place, f"after {value} ms" in found[-1].what, "60000 or more" in found[-1].todo) == (
+    assert not short or (
+        found[-1].place,
+        f"after {value} ms" in found[-1].what,
+        "at least 60000" in found[-1].todo,
+    ) == (
         *(Place("/s.json", f"/env/{name}"), True),
         True,
     )

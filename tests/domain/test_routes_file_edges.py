@@ -16,7 +16,7 @@ NONE: list[Any] = []
 MANY = [f"c{n}" for n in range(20)]
 NAME = (
     "must start with a lowercase letter or a digit, and contain only lowercase letters, digits, dots, "
-    "hyphens and _; at most 60 characters"
+    "hyphens and underscores; at most 60 characters"
 )
 TARGET = "must be experts, owner, group:NAME or person:NAME"
 CROWD = {"channels": [*MANY, "x"]}

@@ -52,7 +52,7 @@ def test_the_trace_says_why_a_rule_did_not_match() -> None:
     assert [(step.source.value, step.said) for step in found.trace] == [
         (NEVER, "Did not match never-auto-approve rule: r (g(attempt = 1))."),
         (AUTO, "Did not match auto-approve rule: r (g(risk = 'low')); risk = 'low' is unknown (not given)."),
-        ("autoApproveAfterN", "Approved by people 1 times in a row; autoApproveAfterN is 3."),
+        ("autoApproveAfterN", "Approved by people 1 time in a row; autoApproveAfterN is 3."),
         ("prompt", "No rule matches g; 1 of 3 approvals in a row."),
     ]
     assert [step.recommended for step in found.trace] == [None, None, None, False]
@@ -151,7 +151,7 @@ def test_a_shadow_rule_records_what_it_would_have_recommended(
 @pytest.mark.parametrize(
     ("after_n", "consecutive", "reason"),
     [
-        (1, 1, "Approved by people 1 times in a row; autoApproveAfterN is 1."),
+        (1, 1, "Approved by people 1 time in a row; autoApproveAfterN is 1."),
         (1, 0, "No rule matches g; 0 of 1 approvals in a row."),
         (0, 1, "No rule matches g."),
         (None, 1, "No rule matches g."),

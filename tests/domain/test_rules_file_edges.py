@@ -102,7 +102,7 @@ def test_an_imported_rule_records_its_source() -> None:
 def test_the_error_for_another_version_names_the_field() -> None:
     with pytest.raises(InvalidRequest) as refused:
         read({"schemaVersion": "2", "rules": [{"pattern": "(", "action": "?"}]})
-    detail = f"is not supported; this version reads {VERSION}"
+    detail = f"is not supported; this version supports only {VERSION}"
     assert refused.value.message == f"/schemaVersion: {detail}"
     assert refused.value.details["errors"] == [{"pointer": "/schemaVersion", "detail": detail}]
 

@@ -86,11 +86,11 @@ def test_an_edit_must_keep_the_type_of_the_value(before: object, after: object, 
 @pytest.mark.parametrize(
     ("status", "by", "said", "sentence"),
     [
-        ("expired", None, None, "No answer in time."),
+        ("expired", None, None, "No one answered in time."),
         ("cancelled", None, None, "The request was cancelled."),
         ("released", "olga", "Not today.", "Rejected by olga: Not today."),
-        ("released", "olga", " ", "Rejected by olga, without a reason."),
-        ("released", None, None, "Rejected, without a reason."),
+        ("released", "olga", " ", "Rejected by olga without a reason."),
+        ("released", None, None, "Rejected without a reason."),
     ],
 )
 def test_the_model_gets_the_outcome_as_a_sentence(status: str, by: str | None, said: str | None, sentence: str) -> None:
@@ -98,8 +98,8 @@ def test_the_model_gets_the_outcome_as_a_sentence(status: str, by: str | None, s
 
 
 def test_a_rejected_call_says_that_the_tool_was_not_run() -> None:
-    told = refused("No answer in time.")
+    told = refused("No one answered in time.")
 
     assert not told.approved
     assert told.arguments == {}
-    assert told.reason == "No answer in time. The tool was not run."
+    assert told.reason == "No one answered in time. The tool was not run."

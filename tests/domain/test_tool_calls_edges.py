@@ -93,10 +93,10 @@ def test_a_rejection_is_two_sentences_and_not_an_approval() -> None:
     [
         ("olga", " Not today.\n", "Rejected by olga: Not today."),
         (None, "Not today.", "Rejected: Not today."),
-        ("olga", None, "Rejected by olga, without a reason."),
-        ("olga", "", "Rejected by olga, without a reason."),
-        (None, "\n", "Rejected, without a reason."),
-        ("", None, "Rejected, without a reason."),
+        ("olga", None, "Rejected by olga without a reason."),
+        ("olga", "", "Rejected by olga without a reason."),
+        (None, "\n", "Rejected without a reason."),
+        ("", None, "Rejected without a reason."),
     ],
 )
 def test_a_rejection_names_the_reviewer_and_the_reason_if_known(
@@ -107,7 +107,7 @@ def test_a_rejection_names_the_reviewer_and_the_reason_if_known(
 
 @pytest.mark.parametrize(
     ("status", "sentence"),
-    [("expired", "No answer in time."), ("cancelled", "The request was cancelled.")],
+    [("expired", "No one answered in time."), ("cancelled", "The request was cancelled.")],
 )
 def test_an_ending_without_a_decision_names_no_reviewer(status: str, sentence: str) -> None:
     assert ended(status, by="olga", said="Whatever.") == sentence

@@ -77,7 +77,7 @@ def test_a_deadline_is_no_approval(door: Door, desk: Desk) -> None:
     with desk.agent(door, "--ttl", "1") as agent:
         assert agent.ended() == 0, agent.lines
         assert agent.ran == []
-        assert "No answer in time" in agent.heard
+        assert "No one answered in time" in agent.heard
 
 
 def test_a_question_taken_back_is_no_approval(door: Door, desk: Desk) -> None:

@@ -425,7 +425,7 @@ def test_a_question_that_ends_without_an_answer_is_no_approval(desk: Desk, end: 
         ended = run(graph, None, desk.config, client=agent, ttl_seconds=1 if end == "expire" else 3600)
 
     assert ran == [False]
-    assert {"expire": "No answer in time.", "cancel": "The request was cancelled."}[end] in ended["said"]
+    assert {"expire": "No one answered in time.", "cancel": "The request was cancelled."}[end] in ended["said"]
 
 
 def test_a_server_out_of_reach_is_a_rejection_for_run_and_an_error_for_who_comes_again(desk: Desk) -> None:

@@ -60,7 +60,7 @@ async def test_a_change_after_the_last_step_is_recorded_and_does_not_stop_the_ru
         ("return 'x' * 2_000_000", "NotJson", "larger than 1024 KiB"),
         ("1 / 0", "ZeroDivisionError", "division by zero"),
         ("await ctx.task(lambda: ctx.log('no'))", "RuntimeError", "cannot be called inside a task"),
-        ("await ctx.breakpoint('x', strategy='quorum')", "InvalidRequest", "quorum requires a list of experts"),
+        ("await ctx.breakpoint('x', strategy='quorum')", "InvalidRequest", "is required when strategy is quorum"),
         ("await ctx.breakpoint('x', risk='huge')", "InvalidRequest", "risk"),
         ("await ctx.breakpoint('x', payload={'n': float('nan')})", "InvalidRequest", "JSON"),
         ("await ctx.breakpoint('x', files=['../secret'])", "FileRefused", "cannot be sent"),

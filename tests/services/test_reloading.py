@@ -124,7 +124,7 @@ async def test_only_an_admin_of_all_projects_sees_the_details(node: Node, path: 
     listed = (await node.call("GET", "/api/triggers", await node.token("admin"))).json()
     assert reloading.told_to(person(everywhere=True)) == ["assent.yaml line 1: triggers: must be a list"]
     assert reloading.told_to(person()) == [
-        "assent.yaml is invalid and was not applied. An admin of all projects can see the details."
+        "assent.yaml is invalid and was not applied. An admin with access to all projects can see the details."
     ]
     assert ([each["name"] for each in listed["items"]], len(listed["problems"])) == (["audit"], 1)
 

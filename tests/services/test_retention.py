@@ -210,7 +210,7 @@ async def test_a_missing_or_purged_breakpoint_cannot_be_held(node: Node, clock: 
     await keep_for(node, 1)
     clock.advance(2 * DAY)
     await purge(node)
-    with pytest.raises(InvalidRequest, match="nothing left to hold"):
+    with pytest.raises(InvalidRequest, match="nothing left to preserve"):
         await hold(node, breakpoint_id)
 
 

@@ -72,7 +72,7 @@ async def test_stored_triggers_report_what_they_would_do_in_the_current_state(no
         "once": "It would be skipped: the trigger has already fired for '1'.",
         "queue": "It would wait for a free slot, then would start fix.",
         "replace": "It would wait for a free slot and replace events that are already waiting, then would start fix.",
-        "skip": "It would be skipped, because the limit of concurrent runs is reached.",
+        "skip": "It would be skipped, because the limit on concurrent runs has been reached.",
         "wild": "It would wait until the trigger is resumed.",
     }
     [one] = await tried(node, {"type": "ci.done", "sha": "2"}, only="once")

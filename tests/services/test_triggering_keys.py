@@ -117,7 +117,7 @@ async def test_a_trace_says_when_once_is_ignored(node: Node) -> None:
     await settle(node)
     trace = (await event(node, event_id)).trace
     assert [each["note"] for each in trace] == [
-        "started; once is ignored because the event does not have every field that the key uses"
+        "started; once is ignored because the event is missing a field that the key uses"
     ]
 
 

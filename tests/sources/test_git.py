@@ -304,7 +304,7 @@ async def test_events_are_untrusted_unless_configured_as_trusted(pair: Pair) -> 
 
 async def test_two_sources_in_one_repository_are_an_error(pair: Pair) -> None:
     async with watched(source(pair.work), pair.desk):
-        with pytest.raises(OSError, match=r"Another source, src_1"):
+        with pytest.raises(OSError, match=r"Another source \(src_1\)"):
             await source(pair.work).watch(PlainDesk(source_id="src_2"))
 
 

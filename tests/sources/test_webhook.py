@@ -169,7 +169,7 @@ def test_the_data_of_a_cloudevent_is_decoded(more: dict[str, Any], data: Any) ->
     ("headers", "body", "why"),
     [
         ({"content-type": "application/cloudevents-batch+json"}, [ATTRIBUTES], "send each event separately"),
-        (STRUCTURED, [ATTRIBUTES], "must be one event"),
+        (STRUCTURED, [ATTRIBUTES], "must be a JSON object that contains one event"),
         (STRUCTURED, {**ATTRIBUTES, "id": ""}, "/id: is required"),
         (STRUCTURED, {**ATTRIBUTES, "source": 7}, "/source: is required"),
         (STRUCTURED, {**ATTRIBUTES, "specversion": "2.0"}, "must be 1.0"),
@@ -197,7 +197,7 @@ def test_invalid_or_ambiguous_json_is_rejected(body: bytes) -> None:
         ({"verify": "hmac", "signed": "{timestamp}.{body}"}, "timestamp_header"),
         ({"verify": "hmac", "timestamp_header": "x-time", "signed": "{timestamp}"}, "once"),
         ({"verify": "hmac", "header": "no header"}, "must be a header name"),
-        ({"verify": "hmac", "timestamp_header": "x-time", "tolerance": "2h"}, "1s to 1h"),
+        ({"verify": "hmac", "timestamp_header": "x-time", "tolerance": "2h"}, "between 1s and 1h"),
         ({"verify": "hmac", "encoding": "rot13"}, "hex, base64"),
         ({"verify": "hmac", "header": "x-sign", "delivery_header": "x-sign"}, "authenticates the sender"),
         ({"verify": "bearer", "delivery_header": "Authorization"}, "authenticates the sender"),

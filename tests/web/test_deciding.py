@@ -256,7 +256,7 @@ async def test_a_vote_is_shown_and_can_be_changed_until_the_decision(node: Node)
     answer = await browser.post(page.form("/decide").action, page.form("/decide").fields)
     page = await browser.page(answer.headers["location"])
     text = " ".join(page.text.split())
-    assert "Other reviewers still have to answer." in text
+    assert "Other reviewers still need to answer." in text
     page = await browser.page(f"/breakpoints/{created['id']}")
     text = " ".join(page.text.split())
     assert "pending bea" in text

@@ -69,7 +69,7 @@ def test_what_a_browser_sends_back_unchanged_is_no_edit() -> None:
         ("count", "many", "must be a whole number"),
         ("count", "1.5", "must be a whole number"),
         ("share", "nan", "must be a number"),
-        ("force", "perhaps", "answer yes or no"),
+        ("force", "perhaps", "choose yes or no"),
         ("hosts", "a, b", "is not valid JSON. Put text in double quotes"),
     ],
 )

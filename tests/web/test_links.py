@@ -46,7 +46,7 @@ async def test_looking_changes_nothing_and_saying_yes_links_once(node: Node) -> 
     for _ in range(3):
         page = await browser.page(address)
     said = " ".join(page.text.split())
-    assert "Ann A. in Slack on the Slack channel chat asks to be linked to your account, ann" in said
+    assert "Ann A. in Slack on the Slack channel chat will be linked to your account, ann" in said
     assert "Continue only if you requested this link yourself" in said
     assert await linked(node, channel_id) is None
     answer = await browser.send(address, address)

@@ -112,7 +112,7 @@ async def test_a_reset_ends_the_old_password_and_asks_for_a_new_one(node: Node) 
     assert (await back.post(path, {})).status_code == 303
     assert (await back.get("/")).headers["location"].startswith(SET)
     assert (await back.send(SET, SET, **NEW)).status_code == 303
-    assert "created or reset your access" in (await back.page("/account")).text
+    assert "set up or reset your account" in (await back.page("/account")).text
 
 
 async def test_a_person_creates_and_revokes_their_own_token(node: Node) -> None:

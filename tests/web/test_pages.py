@@ -205,7 +205,7 @@ async def test_every_error_code_has_a_page_that_explains_it(node: Node, code: st
     page = await visitor(node).page(f"/problems/{code}")
     error: type[AssentError] = error_classes()[code]
     assert error.title in page.text
-    assert "In short: " in page.text
+    assert "Meaning: " in page.text
 
 
 # ── the list ──

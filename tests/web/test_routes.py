@@ -85,7 +85,7 @@ async def test_a_route_is_written_told_in_words_changed_and_removed(node: Node) 
     for words in (
         "Notifies the assigned reviewers and the group release team on chat and hook, even during quiet hours",
         "If that fails, tries mail",
-        "Reminds after 30m and 2h",
+        "Sends reminders after 30m and 2h",
         "After 4h, also notifies the owner and ann",
         "After 8h, also notifies bea on mail",
         "After 1d, it is rejected",

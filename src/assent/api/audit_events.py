@@ -4,7 +4,7 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from assent.api.listing import CURSOR, MAX_LIMIT, documented, page_limit, single_filters
+from assent.api.listing import CURSOR, LIMIT, MAX_LIMIT, documented, page_limit, single_filters
 from assent.api.routing import Who, With, router
 from assent.domain.access import Principal
 from assent.domain.errors import InvalidRequest
@@ -17,13 +17,13 @@ audit_events = router("audit")
 _TEXT = {"type": "string", "minLength": 1, "maxLength": 1000}
 _MOMENT = {"type": "string", "format": "date-time"}
 _PARAMETERS: dict[str, dict[str, Any]] = {
-    "kind": {"type": "string", "enum": [BREAKPOINT, ADMIN]},
-    "type": _TEXT,
-    "actor": _TEXT,
-    "gate": _TEXT | {"description": "Breakpoint events only."},
-    "since": _MOMENT,
-    "until": _MOMENT,
-    "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": 50},
+    "kind": {"type": "string", "enum": [BREAKPOINT, ADMIN], "description": "Kind of event to filter by."},
+    "type": _TEXT | {"description": "Event type to filter by, such as `roles-changed`."},
+    "actor": _TEXT | {"description": "Actor to filter by, such as `person:ann`."},
+    "gate": _TEXT | {"description": "Gate to filter by. Only breakpoint events have a gate."},
+    "since": _MOMENT | {"description": "Return only events at or after this time."},
+    "until": _MOMENT | {"description": "Return only events before this time."},
+    "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": 50, "description": LIMIT},
     "cursor": _TEXT | {"description": CURSOR},
 }
 
@@ -32,7 +32,7 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     "/audit/events",
     response_model_exclude_none=True,
     openapi_extra=documented(_PARAMETERS),
-    summary="List breakpoint events and admin events, newest first",
+    summary="Lists breakpoint events and admin events, newest first",
 )
 async def list_audit_events(request: Request, who: Who, services: With, response: Response) -> wire.AuditEventPage:
     params = single_filters(request, _PARAMETERS)

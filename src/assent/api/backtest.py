@@ -29,7 +29,7 @@ _LINES: dict[int | str, dict[str, Any]] = {200: {"content": {NDJSON: {"schema": 
     "/rules/backtest",
     response_model=Backtest,
     responses=_LINES,
-    summary="Back-test a rule against recent breakpoints",
+    summary="Back-tests a rule against recent breakpoints",
 )
 async def backtest(body: BacktestRule, request: Request, who: PeopleReader, services: With) -> Any:  # noqa: ANN401
     wanted = Wanted(pattern=body.pattern, action=body.action, days=body.days, limit=body.limit)
@@ -40,13 +40,13 @@ async def backtest(body: BacktestRule, request: Request, who: PeopleReader, serv
     return _view(await services.backtests.report(run))
 
 
-@backtests.get("/rules/{rule_id}/shadow", summary="Compare a shadow rule with human decisions")
+@backtests.get("/rules/{rule_id}/shadow", summary="Compares a shadow rule with human decisions")
 async def shadow(
     rule_id: RuleId,
     who: PeopleReader,
     services: With,
-    days: Annotated[int, Query(ge=1, le=3650)] = 30,
-    limit: Annotated[int, Query(ge=0, le=1000)] = 50,
+    days: Annotated[int, Query(ge=1, le=3650, description="Number of days to look back.")] = 30,
+    limit: Annotated[int, Query(ge=0, le=1000, description="Maximum number of breakpoints to list.")] = 50,
 ) -> wire.ShadowReport:
     found = await services.backtests.shadow(rule_id, days=days, limit=limit, by=who)
     counts = found.counts
@@ -74,7 +74,8 @@ async def shadow(
 
 
 @backtests.post(
-    "/breakpoints/{breakpoint_id}/always-approve", summary="Propose the narrowest rule for similar breakpoints"
+    "/breakpoints/{breakpoint_id}/always-approve",
+    summary="Proposes the narrowest rule that matches similar breakpoints",
 )
 async def always_approve(
     breakpoint_id: str, who: PeopleReader, services: With, body: wire.ProposeRule | None = None

@@ -124,7 +124,7 @@ def _feedback_use_case(  # the parts of one request
     if body.option is not None or body.answers is not None or body.edits is not None:
         raise InvalidRequest.at("/release", "must be true when option, answers or edits are set")
     if not body.comment:
-        raise InvalidRequest.at("/comment", "is required, unless you answer with release: true")
+        raise InvalidRequest.at("/comment", "is required unless release is true")
     return partial(services.breakpoints.comment, breakpoint_id=breakpoint_id, comment=body.comment, by=who, once=once)
 
 
@@ -139,7 +139,7 @@ def version_of(if_match: str | None) -> int | None:
     "/breakpoints/{breakpoint_id}/cancel",
     response_model=wire.BreakpointView,
     dependencies=NO_FIELDS,
-    summary="Cancel a breakpoint",
+    summary="Cancels a breakpoint",
 )
 async def cancel(breakpoint_id: str, who: Who, services: With) -> Response:
     use_case = partial(services.breakpoints.cancel, breakpoint_id=known_id(breakpoint_id), by=who)
@@ -151,7 +151,7 @@ async def cancel(breakpoint_id: str, who: Who, services: With) -> Response:
     "/breakpoints/{breakpoint_id}/expire",
     response_model=wire.BreakpointView,
     dependencies=NO_FIELDS,
-    summary="Expire a breakpoint",
+    summary="Expires a breakpoint",
 )
 async def expire(breakpoint_id: str, who: Who, services: With) -> Response:
     use_case = partial(services.breakpoints.expire, breakpoint_id=known_id(breakpoint_id), by=who)
@@ -160,7 +160,9 @@ async def expire(breakpoint_id: str, who: Who, services: With) -> Response:
 
 
 @breakpoints.get(
-    "/breakpoints/{breakpoint_id}/events", response_model=wire.EventPage, summary="List a breakpoint's events"
+    "/breakpoints/{breakpoint_id}/events",
+    response_model=wire.EventPage,
+    summary="Lists a breakpoint's events, oldest first",
 )
 async def events(breakpoint_id: str, who: Who, services: With) -> Response:
     await services.inbox.status(known_id(breakpoint_id), who)

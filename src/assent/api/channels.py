@@ -17,10 +17,10 @@ from assent.wire import channels as shapes
 
 channels = router("channels")
 ChannelId = Annotated[str, Path(pattern=r"^ch_[0-9a-z]{1,60}$")]
-IdentityQuery = Annotated[shapes.Identity, Query()]
+IdentityQuery = Annotated[shapes.Identity, Query(description="Account on the channel.")]
 
 
-@channels.get("/channels", response_model_exclude_none=True, summary="List this project's channels")
+@channels.get("/channels", response_model_exclude_none=True, summary="Lists this project's channels")
 async def list_channels(who: PeopleReader, services: With) -> shapes.ChannelPage:
     def use_case(tx: Transaction) -> list[StoredChannel]:
         return services.channels.listed(tx, by=who)
@@ -30,7 +30,7 @@ async def list_channels(who: PeopleReader, services: With) -> shapes.ChannelPage
     return shapes.ChannelPage(items=[view(each) for each in found])
 
 
-@channels.post("/channels", status_code=201, response_model_exclude_none=True, summary="Create a channel")
+@channels.post("/channels", status_code=201, response_model_exclude_none=True, summary="Creates a channel")
 async def create_channel(body: shapes.CreateChannel, who: Manager, services: With) -> shapes.ChannelView:
     def use_case(tx: Transaction) -> StoredChannel:
         return services.channels.create(tx, body.name, body.type, body.settings, by=who, enabled=body.enabled)
@@ -38,13 +38,13 @@ async def create_channel(body: shapes.CreateChannel, who: Manager, services: Wit
     return _view(await services.database.write(use_case), who, services.channels, services.settings.base_url)
 
 
-@channels.get("/channels/{channel_id}", response_model_exclude_none=True, summary="Get a channel")
+@channels.get("/channels/{channel_id}", response_model_exclude_none=True, summary="Gets a channel")
 async def show_channel(channel_id: ChannelId, who: PeopleReader, services: With) -> shapes.ChannelView:
     found = await services.database.read(partial(services.channels.known, channel_id=channel_id, by=who))
     return _view(found, who, services.channels, services.settings.base_url)
 
 
-@channels.patch("/channels/{channel_id}", response_model_exclude_none=True, summary="Update a channel")
+@channels.patch("/channels/{channel_id}", response_model_exclude_none=True, summary="Updates a channel")
 async def change_channel(
     channel_id: ChannelId, body: shapes.ChangeChannel, who: Manager, services: With
 ) -> shapes.ChannelView:
@@ -56,13 +56,13 @@ async def change_channel(
     return _view(await services.database.write(use_case), who, services.channels, services.settings.base_url)
 
 
-@channels.delete("/channels/{channel_id}", status_code=204, summary="Remove a channel that no route uses")
+@channels.delete("/channels/{channel_id}", status_code=204, summary="Removes a channel that no route uses")
 async def remove_channel(channel_id: ChannelId, who: Manager, services: With) -> Response:
     await services.database.write(partial(services.channels.remove, channel_id=channel_id, by=who))
     return Response(status_code=204)
 
 
-@channels.post("/channels/{channel_id}/test", summary="Check the settings, and optionally send a test message")
+@channels.post("/channels/{channel_id}/test", summary="Checks a channel's settings and optionally sends a test message")
 async def test_channel(
     channel_id: ChannelId, body: shapes.TryChannel, who: Manager, services: With
 ) -> shapes.ChannelTest:
@@ -70,13 +70,13 @@ async def test_channel(
     return shapes.ChannelTest(ok=found.ok, detail=found.detail, sent=found.sent)
 
 
-@channels.get("/channels/{channel_id}/links", summary="List this channel's linked accounts")
+@channels.get("/channels/{channel_id}/links", summary="Lists a channel's linked accounts")
 async def list_links(channel_id: ChannelId, who: Manager, services: With) -> shapes.LinkPage:
     found = await services.database.read(partial(services.links.of_channel, channel_id=channel_id, by=who))
     return shapes.LinkPage(items=[_link(each) for each in found])
 
 
-@channels.put("/channels/{channel_id}/links", summary="Link an account on this channel to a person")
+@channels.put("/channels/{channel_id}/links", summary="Links an account on a channel to a person")
 async def put_link(channel_id: ChannelId, body: shapes.LinkBody, who: Manager, services: With) -> shapes.LinkView:
     def use_case(tx: Transaction) -> Link:
         return services.links.link(tx, channel_id, body.identity, body.person, by=who)
@@ -84,7 +84,7 @@ async def put_link(channel_id: ChannelId, body: shapes.LinkBody, who: Manager, s
     return _link(await services.database.write(use_case))
 
 
-@channels.delete("/channels/{channel_id}/links", status_code=204, summary="Unlink an account")
+@channels.delete("/channels/{channel_id}/links", status_code=204, summary="Unlinks an account")
 async def remove_link(channel_id: ChannelId, identity: IdentityQuery, who: Manager, services: With) -> Response:
     use_case = partial(services.links.unlink, channel_id=channel_id, identity=identity, by=who)
     await services.database.write(use_case)

@@ -5,21 +5,24 @@ from typing import Annotated
 
 from fastapi import Query
 
+from assent.api.listing import LIMIT
 from assent.api.routing import Who, With, router
 from assent.http.bodies import checkpoint_body, consistency_body, inclusion_body, key_body
 from assent.wire import audit as wire
 
 checkpoints = router("audit")
 NEWEST = 2**53 - 1
-Number = Annotated[int | None, Query(ge=1, le=NEWEST, description="Checkpoint number. Default: the latest.")]
-Seq = Annotated[int | None, Query(ge=1, le=NEWEST, description="Return the proof of this event only.")]
+Number = Annotated[
+    int | None, Query(ge=1, le=NEWEST, description="Number of the checkpoint. Default: the latest checkpoint.")
+]
+Seq = Annotated[int | None, Query(ge=1, le=NEWEST, description="Event number (`seq`). Default: all events.")]
 From = Annotated[int, Query(alias="from", ge=1, le=NEWEST, description="Number of the earlier checkpoint.")]
-Before = Annotated[int, Query(ge=1, le=NEWEST, description="nextBefore value from the previous page.")]
-Limit = Annotated[int, Query(ge=1, le=200)]
+Before = Annotated[int, Query(ge=1, le=NEWEST, description="The `nextBefore` value from the previous page.")]
+Limit = Annotated[int, Query(ge=1, le=200, description=LIMIT)]
 
 
 @checkpoints.get(
-    "/audit/checkpoints", response_model_exclude_none=True, summary="List the signed checkpoints, newest first"
+    "/audit/checkpoints", response_model_exclude_none=True, summary="Lists the signed checkpoints, newest first"
 )
 async def list_checkpoints(who: Who, services: With, before: Before = NEWEST, limit: Limit = 50) -> wire.CheckpointPage:
     use_case = partial(services.checkpoints.page, by=who, before=before, limit=limit)
@@ -31,14 +34,16 @@ async def list_checkpoints(who: Who, services: With, before: Before = NEWEST, li
 
 
 @checkpoints.get(
-    "/audit/keys", response_model_exclude_none=True, summary="List the public keys that verify checkpoints"
+    "/audit/keys",
+    response_model_exclude_none=True,
+    summary="Lists the public keys for verifying checkpoints, newest first",
 )
 async def list_checkpoint_keys(who: Who, services: With) -> wire.CheckpointKeyPage:
     found = await services.database.read(partial(services.checkpoints.keys, by=who))
     return wire.CheckpointKeyPage.model_validate({"items": [key_body(each) for each in found]})
 
 
-@checkpoints.get("/audit/proofs/{subject_id}", summary="Prove that events are in the log")
+@checkpoints.get("/audit/proofs/{subject_id}", summary="Proves that events are in the log")
 async def get_inclusion(
     subject_id: str, who: Who, services: With, seq: Seq = None, checkpoint: Number = None
 ) -> wire.InclusionView:
@@ -47,7 +52,7 @@ async def get_inclusion(
     return wire.InclusionView.model_validate({"id": subject_id} | inclusion_body(found))
 
 
-@checkpoints.get("/audit/consistency", summary="Prove that the log is append-only between two checkpoints")
+@checkpoints.get("/audit/consistency", summary="Proves that the log was append-only between two checkpoints")
 async def get_consistency(who: Who, services: With, first: From, to: Number = None) -> wire.ConsistencyView:
     use_case = partial(services.checkpoints.consistency, first=first, second=to, by=who)
     return wire.ConsistencyView.model_validate(consistency_body(await services.database.read(use_case)))

@@ -56,14 +56,14 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
         "minimum": 1,
         "maximum": LONGEST_TTL,
         "default": TTL_SECONDS,
-        "description": "Seconds until the deadline.",
+        "description": "Number of seconds until the deadline.",
     },
-    "defer": {"type": "boolean", "default": False, "description": "Return `defer` instead of waiting."},
-    "editable": _NAMES | {"description": "Arguments that reviewers may change."},
-    "agentId": {"type": "string", "minLength": 1, "maxLength": 200, "default": DOOR},
-    "tag": _NAMES,
-    "expert": _NAMES | {"description": "People or groups to ask."},
-    "risk": {"enum": ["low", "medium", "high"]},
+    "defer": {"type": "boolean", "default": False, "description": "Whether to return `defer` instead of waiting."},
+    "editable": _NAMES | {"description": "Argument that reviewers can change. Repeatable."},
+    "agentId": {"type": "string", "minLength": 1, "maxLength": 200, "default": DOOR, "description": "ID of the agent."},
+    "tag": _NAMES | {"description": "Tag of the breakpoint. Repeatable."},
+    "expert": _NAMES | {"description": "Person or group to ask. Repeatable."},
+    "risk": {"enum": ["low", "medium", "high"], "description": "Risk level of the breakpoint."},
 }
 
 claude_hooks = router("hooks")
@@ -73,7 +73,7 @@ claude_hooks = router("hooks")
     "/hooks/claude",
     response_model=ClaudeHookOutput,
     openapi_extra=documented(_PARAMETERS),
-    summary="Ask whether Claude Code may run a tool, and wait for the decision",
+    summary="Asks whether Claude Code may run a tool and waits for the decision",
 )
 async def claude_hook(body: ClaudeHook, request: Request, who: Who, services: With) -> Response:
     who.require(Permission.CREATE)
@@ -139,7 +139,7 @@ class _Desk:
                 return spoken(self.hook, verdict)
             used = True
             call = again(call, found.row.id)
-        return spoken(self.hook, refused("Approved, but the approval was already used or has expired."))
+        return spoken(self.hook, refused("Approved, but the approval has already been used or has expired."))
 
     async def _found(self, call: ToolCall, *, only_waiting: bool) -> _Found:
         """Take up the question that this session has asked about the same call, or raise one."""

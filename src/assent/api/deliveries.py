@@ -5,7 +5,7 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from assent.api.listing import CURSOR, MAX_LIMIT, documented, page_limit, single_filters
+from assent.api.listing import CURSOR, LIMIT, MAX_LIMIT, documented, page_limit, single_filters
 from assent.api.routing import NO_FIELDS, Manager, Who, With, router
 from assent.domain.access import Kind, Permission, Principal
 from assent.domain.errors import InvalidRequest
@@ -18,11 +18,11 @@ from assent.wire import deliveries as wire
 deliveries = router("deliveries")
 
 _TEXT = {"type": "string", "minLength": 1, "maxLength": 1000}
-_LIMIT = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": 50}
+_LIMIT = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": 50, "description": LIMIT}
 _PARAMETERS: dict[str, dict[str, Any]] = {
-    "breakpointId": _TEXT,
-    "state": {"enum": list(STATES)},
-    "channel": _TEXT,
+    "breakpointId": _TEXT | {"description": "Breakpoint ID to filter by."},
+    "state": {"enum": list(STATES), "description": "Delivery state to filter by."},
+    "channel": _TEXT | {"description": "Channel name to filter by."},
     "limit": _LIMIT,
     "cursor": {"type": "string", "pattern": f"^{DELIVERY_ID.pattern}$", "description": CURSOR},
 }
@@ -32,7 +32,7 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     "/deliveries",
     response_model_exclude_none=True,
     openapi_extra=documented(_PARAMETERS),
-    summary="List deliveries, newest first",
+    summary="Lists deliveries, newest first",
 )
 async def list_deliveries(request: Request, who: Who, services: With, response: Response) -> wire.DeliveryPage:
     who.require(Permission.READ)
@@ -67,7 +67,7 @@ def _own(who: Principal) -> dict[str, str]:
 
 
 @deliveries.get(
-    "/deliveries/{delivery_id}", response_model_exclude_none=True, summary="Get a delivery with all its attempts"
+    "/deliveries/{delivery_id}", response_model_exclude_none=True, summary="Gets a delivery with all its attempts"
 )
 async def get_delivery(delivery_id: str, who: Who, services: With, response: Response) -> wire.DeliveryWithLog:
     who.require(Permission.READ)
@@ -86,7 +86,7 @@ async def get_delivery(delivery_id: str, who: Who, services: With, response: Res
     "/deliveries/{delivery_id}/retry",
     dependencies=NO_FIELDS,
     response_model_exclude_none=True,
-    summary="Retry a dead delivery, or resend one to a program",
+    summary="Retries a dead delivery, or resends a callback or webhook",
 )
 async def retry_delivery(delivery_id: str, who: Manager, services: With) -> wire.DeliveryView:
     use_case = partial(services.deliveries.retry, delivery_id=known_delivery_id(delivery_id), by=who)

@@ -23,7 +23,7 @@ _BYTES: dict[str, Any] = {
 }
 
 
-@files.post("/files", status_code=201, summary="Upload a context file", openapi_extra=_BYTES)
+@files.post("/files", status_code=201, summary="Uploads a context file", openapi_extra=_BYTES)
 async def upload(request: Request, who: Who, services: With) -> wire.UploadedFile:
     who.require(Permission.UPLOAD)
     content = await request.body()
@@ -40,7 +40,7 @@ def _keep(tx: Transaction, *, project: str, digest: str, content: bytes) -> None
     "/breakpoints/{breakpoint_id}/files/{n}",
     response_class=Response,
     responses={200: {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}}},
-    summary="Download a context file",
+    summary="Downloads a context file",
 )
 async def download(breakpoint_id: str, n: Annotated[int, Path(ge=0, le=99)], who: Who, services: With) -> Response:
     row = await services.inbox.status(known_id(breakpoint_id), who)

@@ -5,7 +5,7 @@ from typing import Any
 
 from fastapi import Request
 
-from assent.api.listing import CURSOR, MAX_LIMIT, documented, page_limit, single_filters
+from assent.api.listing import CURSOR, LIMIT, MAX_LIMIT, documented, page_limit, single_filters
 from assent.api.routing import NO_FIELDS, PeopleReader, RuleWriter, With, router
 from assent.domain.errors import InvalidRequest
 from assent.domain.instants import iso
@@ -17,10 +17,14 @@ from assent.wire import triggers as shapes
 
 firings = router("firings")
 _PARAMETERS: dict[str, dict[str, Any]] = {
-    "state": {"type": "string", "enum": [each.value for each in FiringState]},
-    "trigger": {"type": "string", "description": "Name or ID."},
-    "eventId": {"type": "string", "pattern": f"^{EVENT_ID.pattern}$"},
-    "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": 50},
+    "state": {
+        "type": "string",
+        "enum": [each.value for each in FiringState],
+        "description": "Firing state to filter by.",
+    },
+    "trigger": {"type": "string", "description": "Name or ID of the trigger to filter by."},
+    "eventId": {"type": "string", "pattern": f"^{EVENT_ID.pattern}$", "description": "Event ID to filter by."},
+    "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": 50, "description": LIMIT},
     "cursor": {"type": "string", "pattern": f"^{FIRING_ID.pattern}$", "description": CURSOR},
 }
 
@@ -29,7 +33,7 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     "/firings",
     response_model_exclude_none=True,
     openapi_extra=documented(_PARAMETERS),
-    summary="List firings, newest first",
+    summary="Lists firings, newest first",
 )
 async def list_firings(request: Request, who: PeopleReader, services: With) -> shapes.FiringPage:
     given = _filters(request)
@@ -68,7 +72,7 @@ def _filters(request: Request) -> dict[str, str]:
     "/firings/{firing_id}/retry",
     dependencies=NO_FIELDS,
     response_model_exclude_none=True,
-    summary="Retry a dead firing",
+    summary="Retries a dead firing",
 )
 async def retry_firing(firing_id: str, who: RuleWriter, services: With) -> shapes.FiringView:
     use_case = partial(services.triggering.retry, firing_id=known_firing_id(firing_id), by=who)
@@ -79,7 +83,7 @@ async def retry_firing(firing_id: str, who: RuleWriter, services: With) -> shape
     "/firings/{firing_id}/discard",
     dependencies=NO_FIELDS,
     response_model_exclude_none=True,
-    summary="Discard a dead or held firing",
+    summary="Discards a dead or held firing",
 )
 async def discard_firing(firing_id: str, who: RuleWriter, services: With) -> shapes.FiringView:
     use_case = partial(services.triggering.discard, firing_id=known_firing_id(firing_id), by=who)

@@ -5,7 +5,7 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from assent.api.listing import CURSOR, MAX_LIMIT, documented, page_limit, single_filters
+from assent.api.listing import CURSOR, LIMIT, MAX_LIMIT, documented, page_limit, single_filters
 from assent.api.routing import Who, With, router
 from assent.domain.access import Kind, Permission, Principal
 from assent.domain.instants import iso
@@ -17,9 +17,9 @@ history = router("history")
 
 _TEXT = {"type": "string", "minLength": 1, "maxLength": 1000}
 _PARAMETERS: dict[str, dict[str, Any]] = {
-    "gate": _TEXT | {"description": "Gate. Adds `summary` to the first page."},
-    "agentId": _TEXT,
-    "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": 50},
+    "gate": _TEXT | {"description": "Gate to filter by. If set, the first page contains a `summary`."},
+    "agentId": _TEXT | {"description": "Agent ID to filter by."},
+    "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": 50, "description": LIMIT},
     "cursor": _TEXT | {"description": CURSOR},
 }
 
@@ -28,7 +28,7 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     "/history",
     response_model_exclude_none=True,
     openapi_extra=documented(_PARAMETERS),
-    summary="List past breakpoints and their outcomes, newest first, with statistics per gate",
+    summary="Lists past breakpoints and their outcomes, newest first, optionally with statistics for a gate",
 )
 async def list_history(request: Request, who: Who, services: With, response: Response) -> wire.HistoryPage:
     who.require(Permission.READ)

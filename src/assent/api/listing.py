@@ -19,7 +19,8 @@ from assent.http.ready import ReadyJson
 from assent.store.reading import SORTS, Query, decode_cursor, encode_cursor
 
 MAX_LIMIT = 200
-CURSOR = "nextCursor value from the previous page. Keep the other parameters unchanged."
+CURSOR = "The `nextCursor` value from the previous page. All other parameters must stay the same."
+LIMIT = "Maximum number of results."
 
 
 async def listing(request: Request) -> Response:

@@ -13,7 +13,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from assent.api.listing import CURSOR
+from assent.api.listing import CURSOR, LIMIT
 from assent.api.routing import PROBLEM_SCHEMA, PROBLEMS, REPEATED
 from assent.wire import breakpoints as wire
 from assent.wire.claude_code import ClaudeHook
@@ -64,71 +64,87 @@ def _header(name: str, pattern: str, description: str) -> dict[str, Any]:
 _HEADERS_OF = {"401": ("WWW-Authenticate",), "405": ("Allow",), "429": ("Retry-After",), "503": ("Retry-After",)}
 _KEY = _header("Idempotency-Key", "^[!-~]{1,255}$", REPEATED)
 _IF_MATCH = _header(
-    "If-Match", '^(\\*|(W/)?"v[0-9]{1,9}")$', "ETag. The request fails if the breakpoint has changed since."
+    "If-Match",
+    '^(\\*|(W/)?"v[0-9]{1,9}")$',
+    "ETag of the version that you have seen. The request fails if the breakpoint has changed since then.",
 )
 _LAST_EVENT = _header(
-    "Last-Event-ID", "^[0-9]{1,9}$", "seq of the last event you received. The stream resumes after it."
+    "Last-Event-ID",
+    "^[0-9]{1,9}$",
+    "The `seq` of the last event that you received. The stream resumes after that event.",
 )
 
 HOT_PATHS = {
     "/api/breakpoints": {
         "get": _operation(
-            "List breakpoints, newest first by default",
+            "Lists breakpoints, newest first by default",
             "list_breakpoints",
             _json(wire.BreakpointPage),
             [
                 _query(
                     "status",
                     {"type": "array", "items": {"enum": ["waiting", "released", "expired", "cancelled"]}},
-                    "Repeatable; matches any of the given statuses.",
+                    "Status to filter by. Repeat the parameter to match any of several statuses.",
                 ),
                 _query(
                     "tag",
                     {"type": "array", "items": _TEXT},
-                    "Repeatable; matches breakpoints that have all given tags.",
+                    "Tag to filter by. Repeat the parameter to match only breakpoints that have all of the tags.",
                 ),
-                _query("agentId", _TEXT),
-                _query("runId", _TEXT),
-                _query("gate", _TEXT),
-                _query("expert", _TEXT, "Assigned to this expert."),
+                _query("agentId", _TEXT, "Agent ID to filter by."),
+                _query("runId", _TEXT, "Run ID to filter by."),
+                _query("gate", _TEXT, "Gate to filter by."),
+                _query("expert", _TEXT, "Return only breakpoints that are assigned to this expert."),
                 _query(
                     "assignedTo",
                     {"const": "me"},
-                    "Assigned to you, to your groups, or to you as the owner. Not available to agents.",
+                    "If `me`, return only breakpoints that are assigned to you, to one of your groups, or to you as the"
+                    " owner. Agents cannot use this parameter.",
                 ),
-                _query("createdAfter", _MOMENT, "Exclusive."),
-                _query("createdBefore", _MOMENT, "Exclusive."),
+                _query(
+                    "createdAfter", _MOMENT, "Return only breakpoints that were created after this time (exclusive)."
+                ),
+                _query(
+                    "createdBefore", _MOMENT, "Return only breakpoints that were created before this time (exclusive)."
+                ),
                 _query(
                     "q",
                     _TEXT,
-                    "Search words; each must match the start of a word in the ID, title, question, gate, agent, run or"
-                    " tags. In scripts without spaces, they can occur anywhere.",
+                    "Words to search for. Each of them must match the beginning of a word in the ID, title, question,"
+                    " gate, agent, run or tags. In scripts that are written without spaces, they can match anywhere.",
                 ),
                 _query(
                     "sort",
                     {"enum": ["created", "-created", "deadline", "updated"], "default": "-created"},
-                    "`deadline`: soonest first; `updated`: latest first.",
+                    "Sort order. `deadline` lists the earliest deadline first, and `updated` the latest change first.",
                 ),
-                _query("limit", {"type": "integer", "minimum": 1, "maximum": 200, "default": 50}),
+                _query("limit", {"type": "integer", "minimum": 1, "maximum": 200, "default": 50}, LIMIT),
                 _query("cursor", _TEXT, CURSOR),
-                _query("counts", {"type": "boolean", "default": False}, "Include totals by status, each up to 10,000."),
+                _query(
+                    "counts",
+                    {"type": "boolean", "default": False},
+                    "Whether to include the number of breakpoints in each status, up to 10,000 each.",
+                ),
             ],
         ),
-        "post": _operation("Create a breakpoint", "create_breakpoint", _json(wire.BreakpointView), [_KEY], status=201)
+        "post": _operation("Creates a breakpoint", "create_breakpoint", _json(wire.BreakpointView), [_KEY], status=201)
         | _takes(wire.CreateBreakpoint),
     },
     "/api/breakpoints/{breakpoint_id}": {
-        "get": _operation("Get a breakpoint", "get_breakpoint", _json(wire.BreakpointView), [_ID])
+        "get": _operation("Gets a breakpoint", "get_breakpoint", _json(wire.BreakpointView), [_ID])
     },
     "/api/breakpoints/{breakpoint_id}/feedback": {
         "post": _operation(
-            "Comment on or answer a breakpoint", "give_feedback", _json(wire.BreakpointView), [_ID, _KEY, _IF_MATCH]
+            "Adds a comment or an answer to a breakpoint",
+            "give_feedback",
+            _json(wire.BreakpointView),
+            [_ID, _KEY, _IF_MATCH],
         )
         | _takes(wire.GiveFeedback)
     },
     "/api/breakpoints/{breakpoint_id}/status": {
         "get": _operation(
-            "Get the status, optionally waiting for a change",
+            "Gets a breakpoint's status, optionally after waiting for a change",
             "get_status",
             _json(wire.BreakpointStatus),
             [
@@ -136,15 +152,15 @@ HOT_PATHS = {
                 _query(
                     "wait",
                     {"type": "number", "minimum": 0, "maximum": 30},
-                    "Seconds to wait for the breakpoint to end or to receive a comment.",
+                    "Number of seconds to wait for the breakpoint to end or to receive a comment.",
                 ),
             ],
         )
     },
     "/api/breakpoints/{breakpoint_id}/stream": {
-        "get": _operation("Stream a breakpoint's events", "stream_breakpoint", _SSE, [_ID, _LAST_EVENT])
+        "get": _operation("Streams a breakpoint's events", "stream_breakpoint", _SSE, [_ID, _LAST_EVENT])
     },
-    "/api/stream": {"get": _operation("Stream change notifications for the project", "stream_changes", _SSE, [])},
+    "/api/stream": {"get": _operation("Streams change notifications for the project", "stream_changes", _SSE, [])},
 }
 
 

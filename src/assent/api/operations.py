@@ -14,7 +14,7 @@ _TEXT: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"sche
 _LOOPBACK = frozenset({"127.0.0.1", "::1"})
 
 
-@operations.get("/healthz", response_class=PlainTextResponse, summary="Check that the process is alive")
+@operations.get("/healthz", response_class=PlainTextResponse, summary="Checks that the process is alive")
 async def healthz() -> str:
     return "ok\n"
 
@@ -23,7 +23,7 @@ async def healthz() -> str:
     "/readyz",
     response_class=PlainTextResponse,
     responses={503: PROBLEMS[503]},
-    summary="Check that the node can serve requests",
+    summary="Checks that the node can serve requests",
 )
 async def readyz(services: With) -> str:
     await services.readiness.check()
@@ -34,7 +34,7 @@ async def readyz(services: With) -> str:
     "/metrics",
     response_class=Response,
     responses={**_TEXT, 401: PROBLEMS[401], 403: PROBLEMS[403]},
-    summary="Get Prometheus metrics",
+    summary="Gets the node's metrics in Prometheus format",
 )
 async def metrics(request: Request, services: With) -> Response:
     """Requires a token with metrics access, or a caller on this machine."""

@@ -17,7 +17,7 @@ people = router("people")
 PersonName = Annotated[Handle, Path()]
 
 
-@people.get("/people", summary="List this project's people")
+@people.get("/people", summary="Lists this project's people")
 async def list_people(who: PeopleReader, services: With) -> wire.PersonPage:
     def use_case(tx: Transaction) -> list[wire.PersonView]:
         return [_view(tx, each, who.project) for each in services.people.everybody(tx, by=who)]
@@ -25,7 +25,7 @@ async def list_people(who: PeopleReader, services: With) -> wire.PersonPage:
     return wire.PersonPage(items=await services.database.read(use_case))
 
 
-@people.post("/people", status_code=201, summary="Add a person")
+@people.post("/people", status_code=201, summary="Adds a person")
 async def create_person(body: wire.CreatePerson, who: Manager, services: With) -> wire.PersonView:
     def use_case(tx: Transaction) -> wire.PersonView:
         tx.acting(who)
@@ -44,12 +44,12 @@ async def create_person(body: wire.CreatePerson, who: Manager, services: With) -
     return await services.database.write(use_case)
 
 
-@people.get("/people/{name}", summary="Get a person")
+@people.get("/people/{name}", summary="Gets a person")
 async def get_person(name: PersonName, who: PeopleReader, services: With) -> wire.PersonView:
     return await services.database.read(lambda tx: _view(tx, services.people.known(tx, name, by=who), who.project))
 
 
-@people.patch("/people/{name}", summary="Update a person")
+@people.patch("/people/{name}", summary="Updates a person")
 async def change_person(name: PersonName, body: wire.ChangePerson, who: Manager, services: With) -> wire.PersonView:
     changes = body.model_dump(by_alias=True, exclude_none=True)
 
@@ -62,7 +62,9 @@ async def change_person(name: PersonName, body: wire.ChangePerson, who: Manager,
     return changed
 
 
-@people.post("/people/{name}/confirm", summary="Confirm access that another admin set up or reset")
+@people.post(
+    "/people/{name}/confirm", summary="Confirms a person's access after another admin has set it up or reset it"
+)
 async def confirm_person(name: PersonName, who: Manager, services: With) -> wire.PersonView:
     def use_case(tx: Transaction) -> wire.PersonView:
         return _view(tx, services.people.confirm_reset(tx, name, by=who), who.project)
@@ -72,19 +74,19 @@ async def confirm_person(name: PersonName, who: Manager, services: With) -> wire
     return confirmed
 
 
-@people.get("/groups", summary="List this project's groups")
+@people.get("/groups", summary="Lists this project's groups")
 async def list_groups(who: PeopleReader, services: With) -> wire.GroupPage:
     groups = await services.database.read(lambda tx: tx.people.groups(who.project))
     return wire.GroupPage(items=[wire.GroupView(name=name, members=members) for name, members in groups.items()])
 
 
-@people.put("/groups/{name}", summary="Create a group, or replace its members")
+@people.put("/groups/{name}", summary="Creates a group or replaces its members")
 async def put_group(name: PersonName, body: wire.PutGroup, who: Manager, services: With) -> wire.GroupView:
     await services.database.write(partial(services.people.put_group, name=name, members=body.members, by=who))
     return wire.GroupView(name=name, members=sorted(set(body.members)))
 
 
-@people.delete("/groups/{name}", status_code=204, summary="Remove a group")
+@people.delete("/groups/{name}", status_code=204, summary="Removes a group")
 async def remove_group(name: PersonName, who: Manager, services: With) -> Response:
     await services.database.write(partial(services.people.remove_group, name=name, by=who))
     return Response(status_code=204)

@@ -20,7 +20,7 @@ projects = router("projects")
 ProjectId = Annotated[Handle, Path()]
 
 
-@projects.get("/projects", summary="List the projects you can see")
+@projects.get("/projects", summary="Lists the projects that you can see")
 async def list_projects(who: PeopleReader, services: With) -> wire.ProjectPage:
     def use_case(tx: Transaction) -> list[wire.ProjectView]:
         return [_view(tx, each) for each in tx.projects.every() if who.everywhere or each.id == who.project]
@@ -28,7 +28,7 @@ async def list_projects(who: PeopleReader, services: With) -> wire.ProjectPage:
     return wire.ProjectPage(items=await services.database.read(use_case))
 
 
-@projects.post("/projects", status_code=201, summary="Create a project")
+@projects.post("/projects", status_code=201, summary="Creates a project")
 async def create_project(body: wire.CreateProject, who: Manager, services: With) -> wire.ProjectView:
     def use_case(tx: Transaction) -> wire.ProjectView:
         services.people.create_project(tx, body.id, body.name or body.id, body.owner, by=who)
@@ -37,7 +37,7 @@ async def create_project(body: wire.CreateProject, who: Manager, services: With)
     return await services.database.write(use_case)
 
 
-@projects.patch("/projects/{project_id}", summary="Rename a project, or change its owner")
+@projects.patch("/projects/{project_id}", summary="Renames a project or changes its owner")
 async def change_project(
     project_id: ProjectId, body: wire.ChangeProject, who: Manager, services: With
 ) -> wire.ProjectView:
@@ -50,7 +50,7 @@ async def change_project(
     return await services.database.write(use_case)
 
 
-@projects.delete("/projects/{project_id}", status_code=204, summary="Remove a project")
+@projects.delete("/projects/{project_id}", status_code=204, summary="Removes a project")
 async def remove_project(project_id: ProjectId, who: Manager, services: With) -> None:
     await services.database.write(partial(services.projects.remove, project_id=project_id, by=who))
     services.authenticator.forget()
@@ -58,7 +58,7 @@ async def remove_project(project_id: ProjectId, who: Manager, services: With) ->
     await services.projects.close_now(services.database)
 
 
-@projects.get("/projects/{project_id}/callback-secret", summary="Get the signing secret for callbacks")
+@projects.get("/projects/{project_id}/callback-secret", summary="Gets the signing secrets for callbacks, newest first")
 async def show_callback_secret(
     project_id: ProjectId, who: Manager, services: With, response: Response
 ) -> wire.CallbackSecretPage:
@@ -69,7 +69,7 @@ async def show_callback_secret(
 @projects.post(
     "/projects/{project_id}/callback-secret/rotate",
     dependencies=NO_FIELDS,
-    summary="Rotate the signing secret; the previous secret stays valid for a day",
+    summary="Rotates the signing secret; the previous secret remains valid for a day",
 )
 async def rotate_callback_secret(
     project_id: ProjectId, who: Manager, services: With, response: Response
@@ -78,12 +78,12 @@ async def rotate_callback_secret(
     return _secrets(found, response)
 
 
-@projects.get("/policy", response_model_exclude_none=True, summary="Get this project's policy")
+@projects.get("/policy", response_model_exclude_none=True, summary="Gets this project's policy")
 async def get_policy(who: PeopleReader, services: With) -> wire.Policy:
     return await services.database.read(partial(_policy, by=who))
 
 
-@projects.put("/policy", response_model_exclude_none=True, summary="Update this project's policy")
+@projects.put("/policy", response_model_exclude_none=True, summary="Replaces this project's policy")
 async def put_policy(body: wire.Policy, who: Manager, services: With) -> wire.Policy:
     policy = body.model_dump(by_alias=True, exclude_none=True)
     await services.database.write(partial(services.people.put_policy, policy=policy, by=who))

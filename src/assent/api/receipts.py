@@ -21,7 +21,7 @@ Key = Annotated[str | None, Header(alias="Idempotency-Key", pattern=r"^[!-~]{1,2
 @receipts.get(
     "/breakpoints/{breakpoint_id}/receipt",
     response_model=wire.ReceiptView,
-    summary="Get the receipt for an approved breakpoint",
+    summary="Gets the receipt for an approved breakpoint",
 )
 async def get_receipt(breakpoint_id: str, who: Who, services: With) -> Response:
     use_case = partial(services.receipts.issue, breakpoint_id=known_id(breakpoint_id), by=who)
@@ -29,7 +29,7 @@ async def get_receipt(breakpoint_id: str, who: Who, services: With) -> Response:
     return Response(receipt.text(), headers={"Cache-Control": "no-store"}, media_type=JSON)
 
 
-@receipts.post("/receipts/consume", summary="Consume a receipt; each receipt works once")
+@receipts.post("/receipts/consume", summary="Consumes a receipt, which is possible only once")
 async def consume_receipt(
     body: wire.ConsumeReceipt, who: Who, services: With, idempotency_key: Key = None
 ) -> wire.ReceiptUse:
@@ -41,13 +41,19 @@ async def consume_receipt(
     return wire.ReceiptUse.model_validate(told | {"usedAt": iso(use.at), "usedBy": use.by})
 
 
-@receipts.get("/receipts/keys", response_model_exclude_none=True, summary="List the public keys that verify receipts")
+@receipts.get(
+    "/receipts/keys",
+    response_model_exclude_none=True,
+    summary="Lists the public keys for verifying receipts, newest first",
+)
 async def list_receipt_keys(who: Who, services: With) -> wire.ReceiptKeyPage:
     return _page(await services.database.write(partial(services.receipts.keys, by=who)))
 
 
 @receipts.post(
-    "/receipts/keys/rotate", response_model_exclude_none=True, summary="Rotate the receipt key; older keys still verify"
+    "/receipts/keys/rotate",
+    response_model_exclude_none=True,
+    summary="Rotates the receipt key; older keys remain valid unless you revoke them",
 )
 async def rotate_receipt_key(body: wire.RotateReceiptKey, who: Manager, services: With) -> wire.ReceiptKeyPage:
     use_case = partial(services.receipts.rotate, by=who, revoke=body.revoke)

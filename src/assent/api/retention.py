@@ -15,20 +15,20 @@ retention = router("retention")
 HoldId = Annotated[str, Path(pattern="^hold_[0-9a-z]{26}$")]
 
 
-@retention.get("/holds", summary="List this project's legal holds, including lifted holds")
+@retention.get("/holds", summary="Lists this project's legal holds, including lifted holds")
 async def list_holds(who: Auditor, services: With) -> wire.HoldPage:
     holds = await services.database.read(partial(services.retention.every, by=who))
     return wire.HoldPage(items=[_view(each) for each in holds])
 
 
-@retention.post("/holds", status_code=201, summary="Protect a breakpoint or the whole project from being purged")
+@retention.post("/holds", status_code=201, summary="Protects a breakpoint or the whole project from being purged")
 async def place_hold(body: wire.PlaceHold, who: Manager, services: With) -> wire.HoldView:
     breakpoint_id = known_id(body.breakpoint_id) if body.breakpoint_id is not None else None
     use_case = partial(services.retention.place, by=who, reason=body.reason, breakpoint_id=breakpoint_id)
     return _view(await services.database.write(use_case))
 
 
-@retention.delete("/holds/{hold_id}", status_code=204, summary="Lift a legal hold")
+@retention.delete("/holds/{hold_id}", status_code=204, summary="Lifts a legal hold")
 async def lift_hold(hold_id: HoldId, who: Manager, services: With) -> Response:
     await services.database.write(partial(services.retention.lift, hold_id=hold_id, by=who))
     return Response(status_code=204)

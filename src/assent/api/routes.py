@@ -24,13 +24,13 @@ PersonName = Annotated[Handle, Path()]
 _NEEDED = ("pattern", "channels", "to", "quiet", "enabled")
 
 
-@routes.get("/routes", response_model_exclude_none=True, summary="List this project's routes, in evaluation order")
+@routes.get("/routes", response_model_exclude_none=True, summary="Lists this project's routes in evaluation order")
 async def list_routes(who: PeopleReader, services: With) -> shapes.RoutePage:
     found = await services.database.read(partial(services.routes.listed, by=who))
     return shapes.RoutePage(items=[_view(each) for each in found])
 
 
-@routes.post("/routes", status_code=201, response_model_exclude_none=True, summary="Create a route")
+@routes.post("/routes", status_code=201, response_model_exclude_none=True, summary="Creates a route")
 async def create_route(body: shapes.CreateRoute, who: RuleWriter, services: With) -> shapes.RouteView:
     said = body.model_dump(by_alias=True, exclude_none=True)
     enabled: bool = said.pop("enabled", True)
@@ -38,7 +38,7 @@ async def create_route(body: shapes.CreateRoute, who: RuleWriter, services: With
     return _view(await services.database.write(use_case))
 
 
-@routes.put("/routes/order", response_model_exclude_none=True, summary="Reorder the routes")
+@routes.put("/routes/order", response_model_exclude_none=True, summary="Reorders the routes")
 async def order_routes(body: shapes.RouteOrder, who: RuleWriter, services: With) -> shapes.RoutePage:
     found = await services.database.write(partial(services.routes.reorder, route_ids=body.ids, by=who))
     return shapes.RoutePage(items=[_view(each) for each in found])
@@ -47,7 +47,7 @@ async def order_routes(body: shapes.RouteOrder, who: RuleWriter, services: With)
 @routes.post(
     "/routes/check",
     response_model_exclude_none=True,
-    summary="Preview where a breakpoint would be sent, without notifying anyone",
+    summary="Previews who would be notified about a breakpoint, without notifying anyone",
 )
 async def check_routes(body: shapes.CheckRoutes, who: PeopleReader, services: With) -> shapes.RouteCheck:
     if (body.breakpoint_id is None) == (body.breakpoint is None):
@@ -61,7 +61,7 @@ async def check_routes(body: shapes.CheckRoutes, who: PeopleReader, services: Wi
     return _check_view(await services.database.read(use_case))
 
 
-@routes.patch("/routes/{route_id:route}", response_model_exclude_none=True, summary="Update a route")
+@routes.patch("/routes/{route_id:route}", response_model_exclude_none=True, summary="Updates a route")
 async def change_route(
     route_id: RouteId, body: shapes.ChangeRoute, who: RuleWriter, services: With
 ) -> shapes.RouteView:
@@ -74,19 +74,21 @@ async def change_route(
 
 
 @routes.delete(
-    "/routes/{route_id:route}", status_code=204, summary="Remove a route; notifications already in progress continue"
+    "/routes/{route_id:route}",
+    status_code=204,
+    summary="Removes a route; notifications that are already in progress continue",
 )
 async def remove_route(route_id: RouteId, who: RuleWriter, services: With) -> Response:
     await services.database.write(partial(services.routes.remove, route_id=route_id, by=who))
     return Response(status_code=204)
 
 
-@routes.get("/people/{name}/preferences", summary="Get a person's notification preferences")
+@routes.get("/people/{name}/preferences", summary="Gets a person's notification preferences")
 async def get_preferences(name: PersonName, who: Who, services: With) -> shapes.PreferencesBody:
     return _preferences(await services.database.read(partial(services.preferences.of, name=name, by=who)))
 
 
-@routes.put("/people/{name}/preferences", summary="Replace a person's notification preferences")
+@routes.put("/people/{name}/preferences", summary="Replaces a person's notification preferences")
 async def put_preferences(
     name: PersonName, body: shapes.PreferencesBody, who: Who, services: With
 ) -> shapes.PreferencesBody:

@@ -50,7 +50,7 @@ from assent.telemetry import Metrics
 
 Body = TypeVar("Body", bound=BaseModel)
 JSON = "application/json"
-REPEATED = "A repeated request with the same key and body returns the first result."
+REPEATED = "Unique key for the request. Repeating the request with the same key and body returns the first result."
 
 _PROBLEM = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
 PROBLEMS: dict[int | str, dict[str, Any]] = {

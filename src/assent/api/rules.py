@@ -24,14 +24,18 @@ from assent.wire.breakpoints import CreateBreakpoint
 
 rules = router("rules")
 RuleId = Annotated[str, Path(pattern=r"^rule-[0-9a-z]{1,60}$")]
-Why = Annotated[str | None, Query(max_length=1000, description="Reason, kept in the history.")]
+Why = Annotated[str | None, Query(max_length=1000, description="Reason for the removal, kept in the rule's history.")]
 IfMatch = Annotated[
-    str | None, Header(alias="If-Match", description="ETag. The request fails if the rule has changed since.")
+    str | None,
+    Header(
+        alias="If-Match",
+        description="ETag of the version that you have seen. The request fails if the rule has changed since then.",
+    ),
 ]
 _NULLABLE = frozenset({"note", "expires_at"})
 
 
-@rules.get("/rules", summary="List this project's rules, in evaluation order")
+@rules.get("/rules", summary="Lists this project's rules in evaluation order")
 async def list_rules(who: PeopleReader, services: With) -> wire.RulePage:
     def use_case(tx: Transaction) -> wire.RulePage:
         # In the reader's thread, and by what is read already: to parse thousands of patterns here would stop the node.
@@ -41,7 +45,7 @@ async def list_rules(who: PeopleReader, services: With) -> wire.RulePage:
     return await services.database.read(use_case)
 
 
-@rules.post("/rules", status_code=201, summary="Create a rule")
+@rules.post("/rules", status_code=201, summary="Creates a rule")
 async def create_rule(body: wire.CreateRule, who: RuleWriter, services: With) -> wire.RuleView:
     new = NewRule(
         pattern=body.pattern,
@@ -59,7 +63,7 @@ async def create_rule(body: wire.CreateRule, who: RuleWriter, services: With) ->
 @rules.post(
     "/rules/check",
     response_model_exclude_none=True,
-    summary="Check whether a breakpoint would be auto-approved (dry run)",
+    summary="Checks whether a breakpoint would be auto-approved (dry run)",
 )
 async def check_rules(body: wire.CheckRules, who: Who, services: With) -> wire.RuleCheck:
     who.require(Permission.READ)
@@ -75,7 +79,10 @@ async def check_rules(body: wire.CheckRules, who: Who, services: With) -> wire.R
     return wire.RuleCheck.model_validate(found.body() | {"trace": trace, "shadow": shadow})
 
 
-@rules.get("/rules/claimed", summary="List live rules that approve by agentId, and tokens that may claim any agent ID")
+@rules.get(
+    "/rules/claimed",
+    summary="Lists the live rules that approve based on the agent ID, and the tokens that may claim any agent ID",
+)
 async def rules_on_claimed_ids(who: PeopleReader, services: With) -> wire.RulesOnClaimedIds:
     def use_case(tx: Transaction) -> wire.RulesOnClaimedIds:
         found, tokens = services.rules.on_claimed_ids(tx, who.project, now=tx.now())
@@ -87,14 +94,14 @@ async def rules_on_claimed_ids(who: PeopleReader, services: With) -> wire.RulesO
     return await services.database.read(use_case)
 
 
-@rules.get("/rules/{rule_id:rule}", summary="Get a rule, including removed rules")
+@rules.get("/rules/{rule_id:rule}", summary="Gets a rule, even if it has been removed")
 async def show_rule(rule_id: RuleId, who: PeopleReader, services: With, response: Response) -> wire.RuleView:
     found = await services.database.read(lambda tx: tx.rules.get(rule_id, project=who.project))
     response.headers["ETag"] = f'"v{found.version}"'
     return _one(found)
 
 
-@rules.get("/rules/{rule_id}/events", summary="List the changes to a rule")
+@rules.get("/rules/{rule_id}/events", summary="Lists the changes to a rule, oldest first")
 async def rule_events(rule_id: RuleId, who: PeopleReader, services: With) -> wire.RuleEventPage:
     def use_case(tx: Transaction) -> list[RuleEvent]:
         return tx.rules.events(tx.rules.get(rule_id, project=who.project).id)
@@ -102,7 +109,7 @@ async def rule_events(rule_id: RuleId, who: PeopleReader, services: With) -> wir
     return wire.RuleEventPage(items=[_event_view(each) for each in await services.database.read(use_case)])
 
 
-@rules.patch("/rules/{rule_id:rule}", summary="Update, enable or disable a rule")
+@rules.patch("/rules/{rule_id:rule}", summary="Updates, enables or disables a rule")
 async def change_rule(
     rule_id: RuleId, body: wire.ChangeRule, who: RuleWriter, services: With, if_match: IfMatch = None
 ) -> wire.RuleView:
@@ -117,7 +124,9 @@ async def change_rule(
     return _one(await services.database.write(use_case))
 
 
-@rules.delete("/rules/{rule_id:rule}", status_code=204, summary="Remove a rule; its past decisions stay in the history")
+@rules.delete(
+    "/rules/{rule_id:rule}", status_code=204, summary="Removes a rule; its past decisions remain in the history"
+)
 async def remove_rule(
     rule_id: RuleId, who: RuleWriter, services: With, why: Why = None, if_match: IfMatch = None
 ) -> Response:

@@ -19,21 +19,24 @@ from assent.wire import rules_file as wire
 
 rules_file = router("rules")
 Flag = Literal["true", "false"]
-DryRun = Annotated[Flag, Query(alias="dryRun", description="Report the changes without making them.")]
-Replace = Annotated[Flag, Query(description="Remove rules that are not in the file.")]
+DryRun = Annotated[Flag, Query(alias="dryRun", description="Whether to report the changes without making them.")]
+Replace = Annotated[Flag, Query(description="Whether to remove rules that are not in the file.")]
 Why = Annotated[
-    str | None, Query(min_length=1, max_length=1000, description="Reason, kept in the history of each rule.")
+    str | None,
+    Query(min_length=1, max_length=1000, description="Reason for the import, kept in the history of each rule."),
 ]
 
 
-@rules_file.get("/rules/export", response_model=wire.RulesFile, summary="Export this project's rules as rules.json")
+@rules_file.get("/rules/export", response_model=wire.RulesFile, summary="Exports this project's rules as rules.json")
 async def export_rules(who: PeopleReader, services: With) -> Response:
     found = await services.database.read(lambda tx: tx.rules.standing(who.project))
     # As they are stored: one that can no longer be read is still exported.
     return JSONResponse(written(found), headers={"Cache-Control": "no-store"})
 
 
-@rules_file.post("/rules/import", response_model_exclude_none=True, summary="Import rules from rules.json, all or none")
+@rules_file.post(
+    "/rules/import", response_model_exclude_none=True, summary="Imports all rules in rules.json, or none of them"
+)
 async def import_file(  # noqa: PLR0913, PLR0917  # FastAPI's parameters
     body: wire.RulesFile,
     who: RuleWriter,

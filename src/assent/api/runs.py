@@ -8,7 +8,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from assent.api.breakpoints import once_of
-from assent.api.listing import CURSOR, MAX_LIMIT, documented, page_limit, single_filters
+from assent.api.listing import CURSOR, LIMIT, MAX_LIMIT, documented, page_limit, single_filters
 from assent.api.routing import NO_FIELDS, REPEATED, Services, Who, With, router
 from assent.domain.access import Permission, Principal
 from assent.domain.canonical import Json
@@ -21,22 +21,31 @@ from assent.services.runs import NewRun, WholeRun
 from assent.wire import runs as wire
 
 runs = router("runs")
-_LIMIT = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": 50}
+_LIMIT = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": 50, "description": LIMIT}
 _PARAMETERS: dict[str, dict[str, Any]] = {
-    "state": {"type": "string", "enum": [each.value for each in RunState]},
-    "process": {"type": "string"},
-    "eventId": {"type": "string", "pattern": f"^{EVENT_ID.pattern}$", "description": "Started by this event."},
-    "trigger": {"type": "string", "description": "Started by the trigger with this name."},
+    "state": {"type": "string", "enum": [each.value for each in RunState], "description": "Run state to filter by."},
+    "process": {"type": "string", "description": "Process name to filter by."},
+    "eventId": {
+        "type": "string",
+        "pattern": f"^{EVENT_ID.pattern}$",
+        "description": "ID of the event that started the runs.",
+    },
+    "trigger": {"type": "string", "description": "Name of the trigger that started the runs."},
     "limit": _LIMIT,
     "cursor": {"type": "string", "pattern": f"^{RUN_ID.pattern}$", "description": CURSOR},
 }
 _JOURNAL: dict[str, dict[str, Any]] = {
-    "after": {"type": "integer", "minimum": 0, "default": 0, "description": "Return only entries with a higher seq."},
-    "limit": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 500},
+    "after": {
+        "type": "integer",
+        "minimum": 0,
+        "default": 0,
+        "description": "Return only entries with a higher `seq` than this.",
+    },
+    "limit": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 500, "description": LIMIT},
 }
 
 
-@runs.get("/processes", response_model_exclude_none=True, summary="List the processes that this node can run")
+@runs.get("/processes", response_model_exclude_none=True, summary="Lists the processes that this node can run")
 async def list_processes(who: Who, services: With) -> wire.ProcessList:
     who.require(Permission.READ)
     found = await asyncio.to_thread(services.processes.every)
@@ -47,7 +56,7 @@ async def list_processes(who: Who, services: With) -> wire.ProcessList:
     "/runs",
     status_code=201,
     response_model_exclude_none=True,
-    summary="Start a run; a repeated Idempotency-Key does not start another",
+    summary="Starts a run; repeating a request with the same Idempotency-Key does not start another run",
     openapi_extra={
         "parameters": [
             {"name": "Idempotency-Key", "in": "header", "schema": {"type": "string"}, "description": REPEATED}
@@ -81,7 +90,7 @@ async def _unknown(services: Services, name: str) -> NotFound:
     "/runs",
     response_model_exclude_none=True,
     openapi_extra=documented(_PARAMETERS),
-    summary="List runs, newest first",
+    summary="Lists runs, newest first",
 )
 async def list_runs(request: Request, who: Who, services: With) -> wire.RunPage:
     given = single_filters(request, _PARAMETERS)
@@ -99,7 +108,7 @@ async def list_runs(request: Request, who: Who, services: With) -> wire.RunPage:
     return wire.RunPage.model_validate({"items": [run_body(each) for each in found[:limit]], "nextCursor": more})
 
 
-@runs.get("/runs/{run_id}", response_model_exclude_none=True, summary="Get a run with its steps and files")
+@runs.get("/runs/{run_id}", response_model_exclude_none=True, summary="Gets a run with its steps and files")
 async def get_run(run_id: str, who: Who, services: With) -> wire.RunView:
     return await _read(services, run_id, who)
 
@@ -108,7 +117,7 @@ async def get_run(run_id: str, who: Who, services: With) -> wire.RunView:
     "/runs/{run_id}/journal",
     response_model_exclude_none=True,
     openapi_extra=documented(_JOURNAL),
-    summary="List a run's journal entries, in order",
+    summary="Lists a run's journal entries in order",
 )
 async def get_journal(run_id: str, request: Request, who: Who, services: With) -> wire.JournalPage:
     given = single_filters(request, _JOURNAL)
@@ -123,7 +132,7 @@ async def get_journal(run_id: str, request: Request, who: Who, services: With) -
     return wire.JournalPage(items=lines)
 
 
-@runs.get("/runs/{run_id}/files/{path:path}", response_class=Response, summary="Download a file from a run")
+@runs.get("/runs/{run_id}/files/{path:path}", response_class=Response, summary="Downloads a file from a run")
 async def get_run_file(run_id: str, path: str, who: Who, services: With) -> Response:
     content = await services.database.read(
         partial(services.runs.content, run_id=known_run_id(run_id), path=path, by=who)
@@ -136,7 +145,7 @@ async def get_run_file(run_id: str, path: str, who: Who, services: With) -> Resp
     "/runs/{run_id}/cancel",
     dependencies=NO_FIELDS,
     response_model_exclude_none=True,
-    summary="Cancel a run and its pending breakpoints",
+    summary="Cancels a run and its pending breakpoints",
 )
 async def cancel_run(run_id: str, who: Who, services: With) -> wire.RunView:
     await services.database.write(partial(services.runs.cancel, run_id=known_run_id(run_id), by=who))
@@ -147,7 +156,7 @@ async def cancel_run(run_id: str, who: Who, services: With) -> wire.RunView:
     "/runs/{run_id}/retry",
     dependencies=NO_FIELDS,
     response_model_exclude_none=True,
-    summary="Resume a failed run from the failed step",
+    summary="Resumes a failed run from the step that failed",
 )
 async def retry_run(run_id: str, who: Who, services: With) -> wire.RunView:
     await services.database.write(partial(services.runs.retry, run_id=known_run_id(run_id), by=who))

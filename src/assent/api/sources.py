@@ -26,18 +26,18 @@ _COUNT: dict[str, dict[str, Any]] = {
         "minimum": 1,
         "maximum": MOST_INSTANTS,
         "default": 5,
-        "description": "Number of times to list for each schedule.",
+        "description": "Number of upcoming times to list for each schedule.",
     },
 }
 
 
-@sources.get("/sources", response_model_exclude_none=True, summary="List this project's sources")
+@sources.get("/sources", response_model_exclude_none=True, summary="Lists this project's sources")
 async def list_sources(who: PeopleReader, services: With) -> shapes.SourcePage:
     found = await services.database.read(partial(services.sources.listed, by=who))
     return shapes.SourcePage(items=[_view(each, who, services) for each in found])
 
 
-@sources.post("/sources", status_code=201, response_model_exclude_none=True, summary="Create a source")
+@sources.post("/sources", status_code=201, response_model_exclude_none=True, summary="Creates a source")
 async def create_source(body: shapes.CreateSource, who: Manager, services: With) -> shapes.SourceView:
     def use_case(tx: Transaction) -> StoredSource:
         return services.sources.create(tx, body.name, body.kind, body.settings, by=who, enabled=body.enabled)
@@ -45,12 +45,12 @@ async def create_source(body: shapes.CreateSource, who: Manager, services: With)
     return _view(await services.database.write(use_case), who, services)
 
 
-@sources.get("/sources/{source_id}", response_model_exclude_none=True, summary="Get a source")
+@sources.get("/sources/{source_id}", response_model_exclude_none=True, summary="Gets a source")
 async def show_source(source_id: SourceId, who: PeopleReader, services: With) -> shapes.SourceView:
     return _view(await _known(services, source_id, who), who, services)
 
 
-@sources.patch("/sources/{source_id}", response_model_exclude_none=True, summary="Update a source")
+@sources.patch("/sources/{source_id}", response_model_exclude_none=True, summary="Updates a source")
 async def change_source(
     source_id: SourceId, body: shapes.ChangeSource, who: Manager, services: With
 ) -> shapes.SourceView:
@@ -67,7 +67,7 @@ async def change_source(
     return _view(changed, who, services)
 
 
-@sources.delete("/sources/{source_id}", status_code=204, summary="Remove a source; its events are kept")
+@sources.delete("/sources/{source_id}", status_code=204, summary="Removes a source but keeps its events")
 async def remove_source(source_id: SourceId, who: Manager, services: With) -> Response:
     def use_case(tx: Transaction) -> None:
         services.sources.remove(tx, services.sources.known(tx, source_id, by=who).id, by=who)
@@ -81,7 +81,7 @@ async def remove_source(source_id: SourceId, who: Manager, services: With) -> Re
     "/schedules",
     response_model_exclude_none=True,
     openapi_extra=documented(_COUNT),
-    summary="List the next runs of this project's schedules",
+    summary="Lists the next times at which this project's schedules fire",
 )
 async def list_schedules(request: Request, who: PeopleReader, services: With) -> shapes.SchedulePage:
     count = _count(single_filters(request, _COUNT).get("count"))

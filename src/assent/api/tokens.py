@@ -16,7 +16,7 @@ TokenId = Annotated[str, Path(pattern=r"^tok_[0-9a-z]{26}$")]
 
 @tokens.get(
     "/tokens",
-    summary="List tokens without their secrets; admins see all tokens in the project, others only their own",
+    summary="Lists tokens without their secrets; admins see all tokens in the project, others only their own",
 )
 async def list_tokens(who: Who, services: With) -> wire.TokenPage:
     def use_case(tx: Transaction) -> list[wire.TokenView]:
@@ -27,7 +27,7 @@ async def list_tokens(who: Who, services: With) -> wire.TokenPage:
     return wire.TokenPage(items=await services.database.read(use_case))
 
 
-@tokens.post("/tokens", status_code=201, summary="Create a token; its secret is shown only once")
+@tokens.post("/tokens", status_code=201, summary="Creates a token; its secret is shown only in this response")
 async def create_token(body: wire.CreateToken, who: Who, services: With) -> wire.NewTokenView:
     new = asked_token(body)
 
@@ -39,7 +39,7 @@ async def create_token(body: wire.CreateToken, who: Who, services: With) -> wire
     return await services.database.write(use_case)
 
 
-@tokens.delete("/tokens/{token_id}", status_code=204, summary="Revoke a token and close its open connections")
+@tokens.delete("/tokens/{token_id}", status_code=204, summary="Revokes a token and closes its open connections")
 async def revoke_token(token_id: TokenId, who: Who, services: With) -> Response:
     await services.database.write(partial(services.people.revoke_token, token_id=token_id, by=who))
     services.authenticator.forget()

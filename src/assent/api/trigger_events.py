@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import Request
 
 from assent.api.firings import firing_body
-from assent.api.listing import CURSOR, MAX_LIMIT, documented, page_limit, single_filters
+from assent.api.listing import CURSOR, LIMIT, MAX_LIMIT, documented, page_limit, single_filters
 from assent.api.routing import PeopleReader, RuleWriter, Services, With, router
 from assent.api.runs import run_body
 from assent.api.triggers import as_json, load_processes
@@ -25,10 +25,14 @@ from assent.wire import triggers as shapes
 trigger_events = router("trigger events")
 _SOURCE_ID = "src_"
 _PARAMETERS: dict[str, dict[str, Any]] = {
-    "source": {"type": "string", "description": "Name or ID."},
-    "type": {"type": "string", "description": "Such as `github.push`."},
-    "state": {"type": "string", "enum": [each.value for each in EventState]},
-    "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": 50},
+    "source": {"type": "string", "description": "Name or ID of the source to filter by."},
+    "type": {"type": "string", "description": "Event type to filter by, such as `github.push`."},
+    "state": {
+        "type": "string",
+        "enum": [each.value for each in EventState],
+        "description": "Event state to filter by.",
+    },
+    "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": 50, "description": LIMIT},
     "cursor": {"type": "string", "pattern": f"^{EVENT_ID.pattern}$", "description": CURSOR},
 }
 
@@ -37,7 +41,7 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     "/trigger-events",
     response_model_exclude_none=True,
     openapi_extra=documented(_PARAMETERS),
-    summary="List trigger events, newest first",
+    summary="Lists trigger events, newest first",
 )
 async def list_trigger_events(request: Request, who: PeopleReader, services: With) -> shapes.TriggerEventPage:
     given = single_filters(request, _PARAMETERS)
@@ -71,7 +75,7 @@ def _of_source(tx: Transaction, given: dict[str, str], who: Principal, services:
 @trigger_events.post(
     "/trigger-events/test",
     response_model_exclude_none=True,
-    summary="Test an event against all triggers or a draft (dry run)",
+    summary="Tests an event against all triggers, one trigger or a draft (dry run)",
 )
 async def test_trigger_event(body: shapes.TestTriggers, who: PeopleReader, services: With) -> shapes.TrialPage:
     if (body.event_id is None) == (body.event is None):
@@ -114,7 +118,7 @@ def _trial(trial: Trial) -> dict[str, Any]:
 @trigger_events.get(
     "/trigger-events/{event_id:event}",
     response_model_exclude_none=True,
-    summary="Get an event, how each trigger evaluated it, and what it started",
+    summary="Gets an event with the result of each trigger and the runs that it started",
 )
 async def show_trigger_event(event_id: str, who: PeopleReader, services: With) -> shapes.TriggerEventView:
     found = await services.database.read(partial(services.triggering.event, event_id=event_id, by=who))
@@ -125,7 +129,7 @@ async def show_trigger_event(event_id: str, who: PeopleReader, services: With) -
     "/trigger-events/{event_id:event}/replay",
     status_code=201,
     response_model_exclude_none=True,
-    summary="Replay an event as a new event",
+    summary="Replays an event as a new event",
 )
 async def replay_trigger_event(
     event_id: str, body: shapes.ReplayEvent, who: RuleWriter, services: With
@@ -139,7 +143,7 @@ async def replay_trigger_event(
 @trigger_events.get(
     "/trigger-events/{event_id:event}/sketch",
     response_model_exclude_none=True,
-    summary="Propose a trigger for an event, without saving it",
+    summary="Proposes a trigger for an event without saving it",
 )
 async def sketch_trigger(event_id: str, who: PeopleReader, services: With) -> shapes.TriggerBody:
     await load_processes(services)

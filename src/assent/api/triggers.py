@@ -37,13 +37,13 @@ async def load_processes(services: Services) -> None:
     await asyncio.to_thread(services.processes.every)
 
 
-@triggers.get("/triggers", response_model_exclude_none=True, summary="List this project's triggers")
+@triggers.get("/triggers", response_model_exclude_none=True, summary="Lists this project's triggers")
 async def list_triggers(who: PeopleReader, services: With) -> shapes.TriggerPage:
     found = await services.database.read(partial(services.triggers.listed, by=who))
     return shapes.TriggerPage(items=await _views(found, services), problems=services.reloading.told_to(who) or None)
 
 
-@triggers.post("/triggers", status_code=201, response_model_exclude_none=True, summary="Create a trigger")
+@triggers.post("/triggers", status_code=201, response_model_exclude_none=True, summary="Creates a trigger")
 async def create_trigger(body: shapes.CreateTrigger, who: RuleWriter, services: With) -> shapes.TriggerView:
     said = unspelt(body.model_dump(by_alias=True, exclude_none=True))
     await load_processes(services)
@@ -52,7 +52,7 @@ async def create_trigger(body: shapes.CreateTrigger, who: RuleWriter, services: 
     return await _view(made, services)
 
 
-@triggers.post("/triggers/check", response_model_exclude_none=True, summary="Validate a trigger without saving it")
+@triggers.post("/triggers/check", response_model_exclude_none=True, summary="Validates a trigger without saving it")
 async def check_trigger(body: shapes.CreateTrigger, who: PeopleReader, services: With) -> shapes.TriggerBody:
     del who
     said = unspelt(body.model_dump(by_alias=True, exclude_none=True))
@@ -61,13 +61,13 @@ async def check_trigger(body: shapes.CreateTrigger, who: PeopleReader, services:
     return shapes.TriggerBody.model_validate(trigger_fields(found))
 
 
-@triggers.get("/triggers/{trigger_id:trigger}", response_model_exclude_none=True, summary="Get a trigger")
+@triggers.get("/triggers/{trigger_id:trigger}", response_model_exclude_none=True, summary="Gets a trigger")
 async def show_trigger(trigger_id: TriggerId, who: PeopleReader, services: With) -> shapes.TriggerView:
     found = await services.database.read(lambda tx: services.triggers.known(tx, trigger_id, by=who))
     return await _view(found, services)
 
 
-@triggers.patch("/triggers/{trigger_id:trigger}", response_model_exclude_none=True, summary="Update a trigger")
+@triggers.patch("/triggers/{trigger_id:trigger}", response_model_exclude_none=True, summary="Updates a trigger")
 async def change_trigger(
     trigger_id: TriggerId, body: shapes.ChangeTrigger, who: RuleWriter, services: With
 ) -> shapes.TriggerView:
@@ -87,7 +87,7 @@ async def change_trigger(
 
 
 @triggers.delete(
-    "/triggers/{trigger_id:trigger}", status_code=204, summary="Remove a trigger; runs it started continue"
+    "/triggers/{trigger_id:trigger}", status_code=204, summary="Removes a trigger; runs that it has started continue"
 )
 async def remove_trigger(trigger_id: TriggerId, who: RuleWriter, services: With) -> Response:
     def use_case(tx: Transaction) -> None:
@@ -100,7 +100,7 @@ async def remove_trigger(trigger_id: TriggerId, who: RuleWriter, services: With)
 @triggers.post(
     "/triggers/{trigger_id:trigger}/suspend",
     response_model_exclude_none=True,
-    summary="Suspend a trigger; its events are queued",
+    summary="Suspends a trigger and queues its events",
 )
 async def suspend_trigger(
     trigger_id: TriggerId, body: shapes.SuspendTrigger, who: RuleWriter, services: With
@@ -116,7 +116,7 @@ async def suspend_trigger(
     "/triggers/{trigger_id:trigger}/resume",
     dependencies=NO_FIELDS,
     response_model_exclude_none=True,
-    summary="Resume a trigger, including its queued events",
+    summary="Resumes a trigger and processes its queued events",
 )
 async def resume_trigger(trigger_id: TriggerId, who: RuleWriter, services: With) -> shapes.TriggerView:
     def use_case(tx: Transaction) -> StoredTrigger:

@@ -98,7 +98,7 @@ async def stream(request: Request) -> Response:
     last = request.headers.get("last-event-id", "0")
     # A number beyond the last event would wait for ever, deaf to everything before it.
     if not last.isascii() or not last.isdigit() or len(last) > 9 or int(last) > row.version:  # noqa: PLR2004
-        raise InvalidRequest.at("header Last-Event-ID", "must be the number of one of this breakpoint's events")
+        raise InvalidRequest.at("header Last-Event-ID", "must be the seq of one of this breakpoint's events")
     if request.method == "HEAD":
         return Response(media_type=EventStream.media_type)
     return EventStream(services, who, row.id, int(last))

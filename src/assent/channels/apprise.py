@@ -60,8 +60,8 @@ class AppriseChannel:
         found = [await loop.run_in_executor(_THREADS, self._service, each) for each in self._urls]
         known = ", ".join(dict.fromkeys(str(each.service_name) for each in found))
         return (
-            f"Apprise supports all configured URLs: {known}. Nothing was sent. To check that they work, send a test "
-            "message."
+            f"Apprise supports all configured URLs ({known}). Nothing was sent. To check that the services work, send "
+            "a test message."
         )
 
     async def _notify(self, title: str, body: str) -> Posted:
@@ -99,7 +99,7 @@ class AppriseChannel:
         found = apprise.Apprise.instantiate(url.value(), asset=asset, suppress_exceptions=True)
         if found is None:
             place = self._urls.index(url)
-            raise Permanent(f"The secret that urls/{place} refers to is not a URL that Apprise supports.")
+            raise Permanent(f"The secret referenced by urls/{place} is not a URL that Apprise supports.")
         return found
 
 

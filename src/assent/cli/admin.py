@@ -64,8 +64,10 @@ CLIENT_VARIABLES = frozenset(
 @app.command("serve")
 def serve_command(
     *,
-    host: Annotated[str | None, typer.Option(help="Address to listen on (ASSENT_HOST)")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 selects a free port (ASSENT_PORT)")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on (overrides ASSENT_HOST)")] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port to listen on; 0 selects a free port (overrides ASSENT_PORT)")
+    ] = None,
     data: Data = None,
     as_json: Json = False,
 ) -> None:

@@ -49,7 +49,7 @@ Ttl = Annotated[int | None, typer.Option(min=1, metavar="SECONDS", help=BY_NAME[
 OnTimeout = Annotated[Literal["expire", "reject"] | None, typer.Option(help=BY_NAME["on_timeout"].help)]
 Files = Annotated[
     list[str] | None,
-    typer.Option(metavar="PATH[:FORMAT]", help="File to attach, from the current directory or below (repeatable)"),
+    typer.Option(metavar="PATH[:FORMAT]", help="File to attach, in or below the current directory (repeatable)"),
 ]
 Payload = Annotated[str | None, typer.Option(metavar="JSON", help=BY_NAME["payload"].help)]
 Local = Annotated[bool, typer.Option("--local", help="Ask in this terminal, even if a server is configured")]
@@ -60,7 +60,7 @@ def ask(  # noqa: PLR0913  # the options of the command
     question: Annotated[str, typer.Argument(help=BY_NAME["question"].help)],
     *,
     title: Title = None,
-    option: Annotated[list[str] | None, typer.Option(help="Answer that reviewers can choose (repeatable)")] = None,
+    option: Annotated[list[str] | None, typer.Option(help="Option that reviewers can choose (repeatable)")] = None,
     tag: Tags = None,
     agent_id: AgentId = "assent-cli",
     run_id: RunId = None,

@@ -60,16 +60,18 @@ class Progress:
 @audit.command("verify")
 def verify(
     *,
-    project: Annotated[str | None, typer.Option(help="Project to verify (default: all)")] = None,
+    project: Annotated[str | None, typer.Option(help="Project to verify (default: all projects)")] = None,
     breakpoint_id: Annotated[
-        str | None, typer.Option("--breakpoint", metavar="ID", help="Breakpoint to verify (default: all)")
+        str | None, typer.Option("--breakpoint", metavar="ID", help="Breakpoint to verify (default: all breakpoints)")
     ] = None,
     anchors: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Anchor file to compare with (default: ASSENT_CHECKPOINT_FILE)")
     ] = None,
     key: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY", help="Public key to trust for checkpoints; all others are rejected (repeatable)"),
+        typer.Option(
+            metavar="KEY", help="Public key to trust for checkpoints; all other keys are rejected (repeatable)"
+        ),
     ] = None,
     data: Data = None,
     as_json: Json = False,
@@ -179,7 +181,9 @@ def fsck(
     *,
     expect: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help='JSON Lines file of expected breakpoints: {"id", "status"?, "decision"?}'),
+        typer.Option(
+            metavar="FILE", help='JSON Lines file with expected breakpoints as {"id", "status"?, "decision"?}'
+        ),
     ] = None,
     data: Data = None,
     as_json: Json = False,
@@ -246,7 +250,7 @@ def _print_check(each: Check) -> None:
 @hold.command("place")
 def hold_place(
     *,
-    reason: Annotated[str, typer.Option(help="Reason, recorded for auditors")],
+    reason: Annotated[str, typer.Option(help="Reason that is recorded for auditors")],
     breakpoint_id: Annotated[
         str | None,
         typer.Option("--breakpoint", metavar="ID", help="Breakpoint to protect (default: the entire project)"),
@@ -269,7 +273,7 @@ def hold_place(
 
 @hold.command("list")
 def hold_list(*, project: Project = DEFAULT_PROJECT, data: Data = None, as_json: Json = False) -> None:
-    """List a project's legal holds, including lifted ones."""
+    """List a project's legal holds, including lifted holds."""
 
     def use_case(node: Assent, tx: Transaction) -> list[dict[str, Any]]:
         return [hold_body(each) for each in node.retention.every(tx, by=operator(project))]

@@ -28,7 +28,7 @@ app = typer.Typer()
 
 @app.command()
 def backup(
-    target: Annotated[Path, typer.Argument(metavar="FILE", help="File to write, or directory to create it in")],
+    target: Annotated[Path, typer.Argument(metavar="FILE", help="File to write, or directory in which to create it")],
     *,
     with_keys: Annotated[bool, typer.Option("--with-keys", help="Include the key file in the backup")] = False,
     data: Data = None,
@@ -62,7 +62,7 @@ def restore(
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Restore a backup to an empty location, all or nothing."""
+    """Restore a backup to an empty location. If an error occurs, nothing is restored."""
     settings = settings_with(data)
     now = SystemClock().now()
     kind = _kind(settings, iso(now))

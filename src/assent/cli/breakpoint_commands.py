@@ -121,7 +121,10 @@ def history(
     gate: Annotated[
         str | None,
         typer.Option(
-            "--gate", "--breakpoint-id", metavar="NAME", help="Gate to filter by; also shows its approval statistics"
+            "--gate",
+            "--breakpoint-id",
+            metavar="NAME",
+            help="Gate to filter by, whose approval statistics are also shown",
         ),
     ] = None,
     agent_id: Annotated[str | None, typer.Option(help="Agent to filter by")] = None,

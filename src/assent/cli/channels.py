@@ -106,7 +106,9 @@ def _print(found: Channel, *, as_json: bool, done: str = "") -> None:
 def channel_add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Channel name, as used in routes")],
     *,
-    kind: Annotated[str, typer.Option("--type", metavar="TYPE", help="webhook, slack, email, jira or apprise")],
+    kind: Annotated[
+        str, typer.Option("--type", metavar="TYPE", help="Type of channel: webhook, slack, email, jira or apprise")
+    ],
     settings: Sets = None,
     disabled: Annotated[bool, typer.Option("--disabled", help="Create the channel without enabling it")] = False,
     as_json: Json = False,
@@ -141,7 +143,7 @@ def channel_set(
 
 @channel.command("remove")
 def channel_remove(name: Name, *, as_json: Json = False) -> None:
-    """Remove a channel that is not used by any route."""
+    """Remove a channel that no route uses."""
     with session() as assent:
         found = _found(assent, name)
         assent.remove_channel(found.id)
@@ -155,7 +157,7 @@ def channel_test(
     send: Annotated[bool, typer.Option("--send", help="Send a test message")] = False,
     as_json: Json = False,
 ) -> None:
-    """Test a channel's settings. Exits with 1 if the test fails."""
+    """Test a channel's settings. The exit code is 1 if the test fails."""
     with session(patience=LONGEST_TEST) as assent:
         found = assent.test_channel(_found(assent, name).id, send=send)
     if as_json:

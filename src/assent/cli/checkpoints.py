@@ -43,7 +43,7 @@ def trusted(texts: Sequence[str]) -> Mapping[str, bytes] | None:
 
 
 def checkpoint(*, data: Data = None, as_json: Json = False) -> None:
-    """Sign all events not yet covered by a checkpoint, and append the new checkpoint to the anchor file."""
+    """Sign all events that no checkpoint covers yet, and append the new checkpoint to the anchor file."""
     settings = settings_with(data)
     signed = 0
     while (taken := on_data(settings, lambda node, tx: node.checkpoints.make(tx))) == CHECKPOINT_BATCH:
@@ -60,14 +60,16 @@ def checkpoint(*, data: Data = None, as_json: Json = False) -> None:
 
 
 def proof(
-    subject: Annotated[str, typer.Argument(metavar="ID", help="Breakpoint or rule ID; ID:3 selects the third event")],
+    subject: Annotated[
+        str, typer.Argument(metavar="ID", help="ID of a breakpoint or rule; ID:3 selects its third event")
+    ],
     *,
     number: Annotated[int | None, typer.Option("--checkpoint", help="Checkpoint number (default: the latest)")] = None,
     project: Project = DEFAULT_PROJECT,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Prove that events are included in the log covered by a checkpoint."""
+    """Prove that the events of a breakpoint or rule are included in the audit log."""
     subject_id, _, event = subject.partition(":")
     if event and not (event.isascii() and event.isdigit()):
         msg = f"{subject} is invalid. Use an ID, or an ID with an event number, such as {subject_id}:3."
@@ -115,10 +117,10 @@ def consistency(
 
 
 def export_(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="File to write; must not exist yet")],
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="File to write, which must not exist yet")],
     *,
     project: Annotated[
-        str | None, typer.Option(help="Project to export, with a proof for each event (default: all)")
+        str | None, typer.Option(help="Project to export, with a proof for each event (default: all projects)")
     ] = None,
     data: Data = None,
     as_json: Json = False,
@@ -165,7 +167,7 @@ def _write(tx: Transaction, *, path: Path, project: str | None) -> Exported:
 
 
 def keys(*, data: Data = None, as_json: Json = False) -> None:
-    """Print the checkpoint public keys, newest first, in the signed-note verifier format."""
+    """Print the public keys for checkpoints, newest first, in the format that signed-note tools expect."""
 
     async def look(node: Assent) -> list[dict[str, Any]]:
         use_case = partial(node.checkpoints.keys, by=operator(DEFAULT_PROJECT))

@@ -35,7 +35,9 @@ def inbox(  # noqa: PLR0913  # the options of the command
     tag: Annotated[list[str] | None, typer.Option(help="Tag to filter by (repeatable; all must match)")] = None,
     agent_id: Annotated[str | None, typer.Option(help="Agent to filter by")] = None,
     gate: Annotated[str | None, typer.Option(help="Gate to filter by")] = None,
-    mine: Annotated[bool, typer.Option("--mine", help="List only breakpoints assigned to you or your groups")] = False,
+    mine: Annotated[
+        bool, typer.Option("--mine", help="List only breakpoints that are assigned to you or your groups")
+    ] = False,
     q: Annotated[str | None, typer.Option("--q", metavar="WORDS", help="Words or word prefixes to search for")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of results")] = 50,
     sort: Annotated[
@@ -172,11 +174,13 @@ def approve(  # noqa: PLR0913  # the options of the command
     answer: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Answer to a form field (repeatable)")
     ] = None,
-    confirm: Annotated[str | None, typer.Option(metavar="GATE", help="Gate name; required if the risk is high")] = None,
+    confirm: Annotated[
+        str | None, typer.Option(metavar="GATE", help="Gate name, which is required if the risk is high")
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt")] = False,
     as_json: Json = False,
 ) -> None:
-    """Approve a breakpoint exactly as shown. Prompts for confirmation in a terminal."""
+    """Approve a breakpoint exactly as shown. In a terminal, you are asked for confirmation first."""
     _refuse_unseen(yes=yes)
     with session() as assent:
         shown = assent.get(breakpoint_id)

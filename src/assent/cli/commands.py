@@ -16,21 +16,22 @@ _LISTED = {
     "Agents and scripts": {
         "ask": Home("ask", "Ask a question, wait for the answer, and print it. The exit code reflects the decision."),
         "wait": Home("ask", "Wait for the answer to an earlier question and print it."),
-        "gate": Home("gate", "Run a command only if it is approved. Exits with the command's own exit code."),
+        "gate": Home("gate", "Run a command only if it is approved, and exit with the exit code of the command."),
         "cancel": Home("client", "Cancel a breakpoint. Only admins and the agent that created it can do this."),
         "receipt": Home("receipt", "Manage receipts, which are signed proof of approval."),
         "mcp": Home("mcp", "Run an MCP server that lets agents ask questions. Its tools cannot approve or reject."),
         "hook": Home("hook", "Manage hooks that agents call before acting."),
         "doctor": Home(
             "doctor",
-            "Find gates that fail open, and send a test question. Does not write files."
-            " Exits with 1 if it finds a problem.",
+            "Find gates that fail open, and send a test question. The exit code is 1 if there is a problem.",
         ),
     },
     "Reviewers": {
         "inbox": Home("client", "List pending breakpoints."),
         "show": Home("client", "Show a breakpoint with its answers and history."),
-        "approve": Home("client", "Approve a breakpoint exactly as shown. Prompts for confirmation in a terminal."),
+        "approve": Home(
+            "client", "Approve a breakpoint exactly as shown. In a terminal, you are asked for confirmation first."
+        ),
         "reject": Home("client", "Reject a breakpoint, optionally with a reason."),
         "comment": Home("client", "Add a comment without approving or rejecting. The waiting agent can see it."),
     },
@@ -72,13 +73,13 @@ _LISTED = {
         "project": Home("secrets", "Manage projects."),
         "secrets": Home("secrets", "Manage stored secrets and their encryption keys."),
         "backup": Home("backup", "Back up all data to a single verified file. The server can keep running."),
-        "restore": Home("backup", "Restore a backup to an empty location, all or nothing."),
+        "restore": Home("backup", "Restore a backup to an empty location. If an error occurs, nothing is restored."),
         "audit": Home("audit", "Verify, sign and export the audit log."),
         "fsck": Home("audit", "Check all data invariants without changing anything."),
         "hold": Home("audit", "Manage legal holds, which exempt content from retention."),
         "import": Home(
             "importing",
-            "Import completed breakpoints from the original service. Does not approve anything. Safe to repeat.",
+            "Import completed breakpoints from the original service. You can repeat this safely. Nothing is approved.",
         ),
     },
 }

@@ -27,7 +27,7 @@ from assent.store.sqlite import damage_in
 from assent.store.transaction import Transaction
 
 Result = TypeVar("Result")
-Data = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Data directory (ASSENT_DATA_DIR)")]
+Data = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Data directory (overrides ASSENT_DATA_DIR)")]
 ACTOR = "system:cli"
 
 

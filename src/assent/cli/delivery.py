@@ -100,7 +100,7 @@ def _attempt_row(each: Attempt) -> Sequence[str]:
 
 @delivery.command("retry")
 def delivery_retry(delivery_id: Id, *, as_json: Json = False) -> None:
-    """Retry a dead delivery, or resend a webhook. Admins only."""
+    """Retry a dead delivery, or resend a callback or webhook. Only admins can do this."""
     with session() as assent:
         revived = assent.retry_delivery(delivery_id)
     if as_json:

@@ -72,7 +72,7 @@ def doctor(  # noqa: PLR0913  # the options of the command
         Files,
         typer.Option("--mcp-config", metavar="FILE", help="Additional MCP server configuration to check (repeatable)"),
     ] = None,
-    live: Annotated[bool, typer.Option("--live/--no-live", help="Create a test breakpoint, then cancel it")] = True,
+    live: Annotated[bool, typer.Option("--live/--no-live", help="Create a test breakpoint and then cancel it")] = True,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for a reviewer to answer the test breakpoint")] = False,
     timeout: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="Maximum time to wait with --wait")] = 300,
     gate: Annotated[str, typer.Option(help="Gate for the test breakpoint")] = "assent.doctor",
@@ -82,7 +82,7 @@ def doctor(  # noqa: PLR0913  # the options of the command
     offline: Annotated[bool, typer.Option("--offline", help="Check only files, without contacting the server")] = False,
     as_json: Json = False,
 ) -> None:
-    """Find gates that fail open, and send a test question. Does not write files. Exits with 1 if it finds a problem."""
+    """Find gates that fail open, and send a test question. The exit code is 1 if there is a problem."""
     found = papers(settings or (), mcp_config or ())
     here = machine()
     findings = list(_of_files(found, here))

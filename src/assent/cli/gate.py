@@ -124,7 +124,7 @@ def gate(  # noqa: PLR0913  # the options of the command
     local: Local = False,
     as_json: Json = False,
 ) -> None:
-    """Run a command only if it is approved. Exits with the command's own exit code."""
+    """Run a command only if it is approved, and exit with the exit code of the command."""
     facts = _facts_or_exit(command)
     asking = Asking(
         agent_id=agent_id,

@@ -42,7 +42,7 @@ from assent.sdk.tool_calls import Terms
 app = typer.Typer()
 hook = typer.Typer(no_args_is_help=True, help="Manage hooks that agents call before acting.")
 claude = typer.Typer(
-    help="Request approval for the tool call that Claude Code writes to standard input. Exit code 2 blocks the call."
+    help="Request approval for the tool call that Claude Code describes on standard input. Exit code 2 blocks the call."
 )
 app.add_typer(hook, name="hook")
 hook.add_typer(claude, name="claude")
@@ -52,12 +52,12 @@ PATIENCE = 5.0
 LONGEST_PATIENCE = 30.0
 """Twice this time fits into what the client waits beyond the deadline."""
 
-Ttl = Annotated[int, typer.Option(min=1, max=LONGEST_TTL, metavar="SECONDS", help="Seconds until the deadline")]
+Ttl = Annotated[
+    int, typer.Option(min=1, max=LONGEST_TTL, metavar="SECONDS", help="Number of seconds until the deadline")
+]
 Defer = Annotated[
     bool,
-    typer.Option(
-        "--defer", help="End a headless session instead of blocking it; resume it with `assent hook claude resume`"
-    ),
+    typer.Option("--defer", help="End a headless session instead of blocking it (see `assent hook claude resume`)"),
 ]
 Editable = Annotated[
     list[str] | None, typer.Option(metavar="NAME", help="Argument that reviewers can change (repeatable)")
@@ -77,14 +77,17 @@ Remember = Annotated[
         min=0,
         max=LONGEST_MEMORY,
         metavar="SECONDS",
-        help="How long to block calls without contacting a server that was unreachable; 0 always contacts it",
+        help="How long to block calls without contacting a server again after it was unreachable; 0 disables this",
     ),
 ]
-Risk = Annotated[str | None, typer.Option(help="Risk: low, medium or high; high requires typing the gate name")]
+Risk = Annotated[
+    str | None,
+    typer.Option(help="Risk level: low, medium or high; to approve high risk, reviewers must type the gate name"),
+]
 User = Annotated[bool, typer.Option("--user", help="Use your user settings, which apply to every project")]
 Project = Annotated[bool, typer.Option("--project", help="Use this project's shared settings (default)")]
 Local = Annotated[bool, typer.Option("--local", help="Use your personal settings for this project")]
-Settings = Annotated[Path | None, typer.Option(metavar="FILE", help="Use another settings file")]
+Settings = Annotated[Path | None, typer.Option(metavar="FILE", help="Settings file to use instead")]
 
 
 @claude.callback(invoke_without_command=True)
@@ -108,7 +111,7 @@ def claude_hook(  # noqa: PLR0913  # the options of the command
     proxy: Proxy = None,
     as_json: Json = False,
 ) -> None:
-    """Request approval for the tool call that Claude Code writes to standard input. Exit code 2 blocks the call."""
+    """Request approval for the tool call that Claude Code describes on standard input. Exit code 2 blocks the call."""
     del as_json  # the hook's output is always JSON
     if context.invoked_subcommand is not None:
         return
@@ -323,7 +326,7 @@ def claude_resume(
     patience: Annotated[float, typer.Option(min=0, metavar="SECONDS", help=PATIENCE_HELP)] = LONG_PATIENCE,
     as_json: Annotated[bool, typer.Option("--json", help="Have claude output JSON")] = False,
 ) -> None:
-    """Wait for answers to a deferred session's questions, then resume it. Repeats until the session ends."""
+    """Wait for answers to a deferred session's questions and resume the session. This repeats until it ends."""
     printed = ["--output-format", "json"] if as_json else []
     command = [program, "-p", "--resume", session_id, *printed, *(arguments or ())]
     while True:

@@ -23,7 +23,7 @@ HERE = Path()
 
 @hooks.command("install")
 def hooks_install(*, repo: Repo = HERE, as_json: Json = False) -> None:
-    """Install the hooks alongside existing ones. Exits with 1 if a hook must be added manually."""
+    """Install the hooks alongside existing hooks. The exit code is 1 if you have to add a hook manually."""
     report = _asked(git_hooks.install, repo)
     _show(report, as_json=as_json)
     if not as_json and report.complete:
@@ -34,7 +34,7 @@ def hooks_install(*, repo: Repo = HERE, as_json: Json = False) -> None:
 
 @hooks.command("status")
 def hooks_status(*, repo: Repo = HERE, as_json: Json = False) -> None:
-    """Show which hooks are installed and how many events are unread. Exits with 1 if a hook is missing."""
+    """Show which hooks are installed and how many events are unread. The exit code is 1 if a hook is missing."""
     report = _asked(git_hooks.status, repo)
     _show(report, as_json=as_json)
     if not report.complete:
@@ -43,7 +43,7 @@ def hooks_status(*, repo: Repo = HERE, as_json: Json = False) -> None:
 
 @hooks.command("uninstall")
 def hooks_uninstall(*, repo: Repo = HERE, as_json: Json = False) -> None:
-    """Remove the installed hooks. Other hooks are restored byte for byte."""
+    """Remove the installed hooks. Any other hooks are restored byte for byte."""
     report = _asked(git_hooks.uninstall, repo)
     _show(report, as_json=as_json)
     if not as_json and report.waiting:

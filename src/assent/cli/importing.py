@@ -69,7 +69,7 @@ def import_command(  # noqa: PLR0913  # the options of the command
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Import completed breakpoints from the original service. Does not approve anything. Safe to repeat."""
+    """Import completed breakpoints from the original service. You can repeat this safely. Nothing is approved."""
     settings = settings_with(data)
     entries = _entries(rules) if rules is not None else None
     wanted = Wanted(by=operator(project), rules=entries, live_rules=live_rules, dry_run=dry_run)

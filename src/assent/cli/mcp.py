@@ -16,11 +16,11 @@ app = typer.Typer()
 def mcp(  # noqa: PLR0913  # the options of the command
     *,
     transport: Annotated[
-        Literal["stdio", "http"], typer.Option(help="Standard input and output, or streamable HTTP")
+        Literal["stdio", "http"], typer.Option(help="Transport: standard input and output, or streamable HTTP")
     ] = "stdio",
-    host: Annotated[str, typer.Option(help="Address to listen on, for the http transport")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address to listen on with the http transport")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on, for the http transport; 0 selects a free port")
+        int, typer.Option(min=0, max=65535, help="Port to listen on with the http transport; 0 selects a free port")
     ] = 7374,
     allow_host: Annotated[
         list[str] | None, typer.Option(metavar="HOST[:PORT]", help="Additional Host header to accept (repeatable)")
@@ -37,7 +37,8 @@ def mcp(  # noqa: PLR0913  # the options of the command
         typer.Option(envvar="ASSENT_AGENT_ID", help="ID of the requesting agent (default: name of the MCP client)"),
     ] = None,
     ttl: Annotated[
-        int | None, typer.Option(min=1, metavar="SECONDS", help="Seconds until the deadline, unless the agent sets one")
+        int | None,
+        typer.Option(min=1, metavar="SECONDS", help="Number of seconds until the deadline, unless the agent sets one"),
     ] = None,
     as_json: Json = False,
 ) -> None:

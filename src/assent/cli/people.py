@@ -62,25 +62,33 @@ def token_create(  # noqa: PLR0913  # the options of the command
     person: Annotated[str | None, typer.Option(help="Person who owns the token (default: the project owner)")] = None,
     project: Project = DEFAULT_PROJECT,
     gate: Annotated[
-        list[str] | None, typer.Option(metavar="PATTERN", help="Gates the agent may use (repeatable; default: all)")
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Gates that the agent may use (repeatable; default: all)"),
     ] = None,
     agent_id: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATTERN", help="Agent IDs the agent may claim (repeatable; default: all)"),
+        typer.Option(metavar="PATTERN", help="Agent IDs that the agent may claim (repeatable; default: all)"),
     ] = None,
     process: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="PATTERN", help="Processes the agent may start (repeatable; default: all, or none with --gate)"
+            metavar="PATTERN", help="Processes that the agent may start (repeatable; default: all, or none with --gate)"
         ),
     ] = None,
     same_agent_as: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="Old token (tok_…) of the same agent; its limits become the defaults"),
+        typer.Option(
+            metavar="ID", help="ID of an older token (tok_…) of the same agent, whose limits become the defaults"
+        ),
     ] = None,
-    days: Annotated[int | None, typer.Option(min=1, max=366, help="Days until the token expires (default: 90)")] = None,
+    days: Annotated[
+        int | None, typer.Option(min=1, max=366, help="Number of days until the token expires (default: 90)")
+    ] = None,
     signed_in: Annotated[
-        bool, typer.Option("--signed-in", help="Create a token for yourself on the server (ASSENT_URL, ASSENT_TOKEN)")
+        bool,
+        typer.Option(
+            "--signed-in", help="Create a token for yourself through the API, with ASSENT_URL and ASSENT_TOKEN"
+        ),
     ] = False,
     data: Data = None,
     as_json: Json = False,

@@ -34,7 +34,7 @@ def receipt_get(
     breakpoint_id: Annotated[str, typer.Argument(metavar="ID", help="Breakpoint ID")],
     *,
     target: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Output file, readable only by you")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Output file, which only you can read")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -57,9 +57,7 @@ def receipt_verify(  # noqa: PLR0913  # the options of the command
     ] = False,
     key: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="KEY", help="Public key to trust; the server is then needed only for --consume (repeatable)"
-        ),
+        typer.Option(metavar="KEY", help="Public key to trust, so that only --consume requires a server (repeatable)"),
     ] = None,
     keys: Annotated[
         Path | None,
@@ -70,13 +68,15 @@ def receipt_verify(  # noqa: PLR0913  # the options of the command
     digest: Annotated[str | None, typer.Option(help="Expected content hash")] = None,
     content: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="JSON body of the create request; its content hash must match"),
+        typer.Option(
+            metavar="FILE", help="File with the JSON body of the create request, whose content hash must match"
+        ),
     ] = None,
     gate: Annotated[str | None, typer.Option(help="Expected gate")] = None,
     agent_id: Annotated[str | None, typer.Option(help="Expected agent ID")] = None,
     as_json: Json = False,
 ) -> None:
-    """Verify a receipt. Exits with 0 only if it has a trusted signature, has not expired and matches the options."""
+    """Verify a receipt. Only a trusted, unexpired receipt that matches the options results in exit code 0."""
     try:
         found = receipts.loads(_read(source))
         expected = Expected(digest=_digest(found, digest, content), gate=gate, agent_id=agent_id)
@@ -188,7 +188,7 @@ def rotate_key(
     revoke: Annotated[bool, typer.Option("--revoke", help="Revoke all older keys, for example after a leak")] = False,
     as_json: Json = False,
 ) -> None:
-    """Start signing receipts with a new key. Existing receipts remain valid until they expire. Admins only."""
+    """Start signing receipts with a new key (admins only). Existing receipts remain valid until they expire."""
     with session() as assent:
         found = _rotated(assent, revoke=revoke)
     _print_keys(found, as_json=as_json)

@@ -64,7 +64,8 @@ def route_add(  # noqa: PLR0913  # the options of the command
         list[str] | None, typer.Option(metavar="NAME", help="Channel to use if another fails (repeatable)")
     ] = None,
     remind: Annotated[
-        list[str] | None, typer.Option(metavar="DURATION", help="Time until a reminder, such as 30m or 2h (repeatable)")
+        list[str] | None,
+        typer.Option(metavar="DURATION", help="Time after which to send a reminder, such as 30m or 2h (repeatable)"),
     ] = None,
     escalate: Annotated[
         list[str] | None,
@@ -73,7 +74,7 @@ def route_add(  # noqa: PLR0913  # the options of the command
         ),
     ] = None,
     timeout: Annotated[
-        str | None, typer.Option(metavar="DURATION=END", help="Timeout and outcome, such as 1d=expire or 1d=reject")
+        str | None, typer.Option(metavar="DURATION=END", help="Timeout and its outcome, such as 1d=expire or 1d=reject")
     ] = None,
     any_hour: Annotated[bool, typer.Option("--any-hour", help="Notify people even during their quiet hours")] = False,
     note: Annotated[str | None, typer.Option(help="Note about the route")] = None,
@@ -139,7 +140,7 @@ def route_check(  # noqa: PLR0913  # the options of the command
     agent: OldAgent = None,
     as_json: Json = False,
 ) -> None:
-    """Show who would be notified, where and when (dry run)."""
+    """Show who would be notified about a breakpoint, where and when (dry run)."""
     with session() as assent:
         if about.startswith(_A_BREAKPOINT):
             found = assent.check_routes(about)

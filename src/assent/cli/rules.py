@@ -32,11 +32,13 @@ PatternArgument = Annotated[str, typer.Argument(metavar="PATTERN", help="Breakpo
 ActionOption = Annotated[Action, typer.Option(help="Action for matching breakpoints")]
 Note = Annotated[str | None, typer.Option(help="Note about the rule")]
 Why = Annotated[str | None, typer.Option(help="Reason for the change, kept in the rule's history")]
-ModeOption = Annotated[Mode | None, typer.Option(help="live: enforced; shadow: logged only")]
+ModeOption = Annotated[
+    Mode | None, typer.Option(help="Mode: live rules are enforced, and shadow rules are only logged")
+]
 Expires = Annotated[str | None, typer.Option(metavar="TIME", help="Expiry time, such as 2027-01-31T18:00:00Z")]
 Order = Annotated[int | None, typer.Option(min=0, help="Position in the evaluation order (default: last)")]
 Days = Annotated[int, typer.Option(min=1, max=3650, help="Number of days to look back")]
-Limit = Annotated[int, typer.Option(min=0, max=1000, help="Maximum number of breakpoints to list per outcome")]
+Limit = Annotated[int, typer.Option(min=0, max=1000, help="Maximum number of breakpoints to list for each outcome")]
 
 NOTHING = "No rules. Every breakpoint requires human approval."
 
@@ -315,7 +317,7 @@ def rule_backtest(
 
 @rule.command("shadow")
 def rule_shadow(rule_id: Id, *, days: Days = 30, limit: Limit = 20, as_json: Json = False) -> None:
-    """Compare the results of a shadow-mode rule with human decisions."""
+    """Compare the results of a rule in shadow mode with human decisions."""
     with session() as assent:
         found = assent.shadow(rule_id, days=days, limit=limit)
     if as_json:
@@ -326,7 +328,7 @@ def rule_shadow(rule_id: Id, *, days: Days = 30, limit: Limit = 20, as_json: Jso
 
 @rule.command("events")
 def rule_events(rule_id: Id, *, as_json: Json = False) -> None:
-    """List the changes to a rule, with author, time and reason."""
+    """List the changes to a rule with their authors, times and reasons."""
     with session() as assent:
         found = assent.rule_events(rule_id)
     if as_json:
@@ -369,7 +371,7 @@ def rule_import(
     why: Why = None,
     as_json: Json = False,
 ) -> None:
-    """Import rules from a file, all or nothing."""
+    """Import all rules in a file, or none of them."""
     document = _object(file.read(), "FILE")
     with _naming_rules(document), session() as assent:
         done = assent.import_rules(document, dry_run=dry_run, replace=replace, why=why)

@@ -60,11 +60,11 @@ def run_start(  # noqa: PLR0913  # the options of the command
     ] = None,
     key: Annotated[str | None, typer.Option(help="Idempotency key; at most one run is started per key")] = None,
     wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Wait until the run ends and show its journal")
+        bool, typer.Option("--wait/--no-wait", help="Wait until the run ends, and show its journal")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Start a run. With --wait, exits with 0 if it completes, 1 if it fails and 12 if it is cancelled."""
+    """Start a run. With --wait, the exit code is 0 if the run completes, 1 if it fails and 12 if it is cancelled."""
     given = _inputs(inputs, value or [])
     with session(patience=LONG_PATIENCE if wait else 10.0) as assent:
         started = assent.start_run(name, given, agent_id=agent_id, idempotency_key=key)
@@ -172,7 +172,7 @@ def run_logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the journal until the run ends")] = False,
     as_json: Json = False,
 ) -> None:
-    """Print a run's journal. With --json, prints one object per line."""
+    """Print a run's journal. With --json, each line is an object."""
     with session(patience=LONG_PATIENCE if follow else 1.0) as assent:
         if follow:
             _followed(assent, run_id, show=True, as_json=as_json)
@@ -234,7 +234,7 @@ def run_export(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Export a run as files: its journal, its files and a task.json for each step."""
+    """Export a run, including its journal, its files and a task.json file for each step."""
     folder = to or Path(run_id)
     with session() as assent:
         written = export(assent, run_id, folder)

@@ -42,12 +42,12 @@ def callback_secret(
     *,
     name: Annotated[str, typer.Option("--project", help="Project ID")] = DEFAULT_PROJECT,
     rotate: Annotated[
-        bool, typer.Option("--rotate", help="Create a new secret; the old one remains valid for one day")
+        bool, typer.Option("--rotate", help="Create a new secret; the previous secret remains valid for one day")
     ] = False,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Print the callback signing secrets, newest first. Creates one if none exists."""
+    """Print the signing secrets for callbacks, newest first. If there is no secret yet, one is created."""
 
     def use_case(node: Assent, tx: Transaction) -> list[dict[str, Any]]:
         ask = node.secrets.rotate_callback_secret if rotate else node.secrets.show_callback_secrets
@@ -72,7 +72,7 @@ def remove_project(
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Remove a project and cancel everything pending in it. Only its history is kept."""
+    """Remove a project and cancel everything that is pending in it. Only its history is kept."""
     settings = settings_with(data)
     if not yes:
         _confirm_removal(name)
@@ -143,7 +143,7 @@ def rotate_key(
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Re-encrypt all stored secrets with the newest key. Safe to run again if interrupted."""
+    """Re-encrypt all stored secrets with the newest key. If this is interrupted, you can run it again."""
     settings = settings_with(data)
     with _keys_needed():
         if new:

@@ -23,7 +23,7 @@ NOTHING = "No sources. No trigger events are received."
 
 @source.command("list")
 def source_list(*, as_json: Json = False) -> None:
-    """List the project's sources and the time of their last event."""
+    """List the project's sources with the time of each source's last event."""
     with session() as assent:
         found = assent.sources()
     if as_json:
@@ -90,7 +90,8 @@ def source_add(
         str,
         typer.Option(
             metavar="KIND",
-            help="github, gitlab, bitbucket, gitea, forgejo, circleci, jenkins, jira, webhook, files, git or schedule",
+            help="Kind of source: github, gitlab, bitbucket, gitea, forgejo, circleci, jenkins, jira, webhook, files,"
+            " git or schedule",
         ),
     ],
     settings: Annotated[

@@ -41,17 +41,17 @@ _AN_EVENT = "evt_"
 
 @commands.command("test")
 def trigger_test(
-    event: Annotated[str, typer.Argument(metavar="EVENT", help="Event ID, or JSON file with an event")],
+    event: Annotated[str, typer.Argument(metavar="EVENT", help="Event ID, or JSON file that contains an event")],
     *,
     name: Annotated[
-        str | None, typer.Option("--trigger", metavar="NAME", help="Trigger to test (default: all)")
+        str | None, typer.Option("--trigger", metavar="NAME", help="Trigger to test (default: all triggers)")
     ] = None,
     against: Annotated[
-        Path | None, typer.Option("--draft", metavar="FILE", help="File with a draft trigger to test")
+        Path | None, typer.Option("--draft", metavar="FILE", help="File that contains a draft of a trigger to test")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what an event would start (dry run). Exits with 1 if it would not start anything."""
+    """Show what an event would start (dry run). The exit code is 1 if it would not start anything."""
     if name is not None and against is not None:
         msg = "This option cannot be used with --draft."
         raise typer.BadParameter(msg, param_hint="--trigger")
@@ -168,7 +168,7 @@ def _event_row(each: TriggerEventSummary, now: float) -> Sequence[str]:
 
 @commands.command("event")
 def trigger_event(event_id: EventId, *, as_json: Json = False) -> None:
-    """Show an event, why each trigger did or did not match it, and the runs it started."""
+    """Show an event, why each trigger did or did not match it, and the runs that it started."""
     with session() as assent:
         found = assent.trigger_event(event_id)
     if as_json:
@@ -232,7 +232,9 @@ def trigger_replay(
     *,
     name: Annotated[
         str | None,
-        typer.Option("--trigger", metavar="NAME", help="Trigger to evaluate, ignoring its `once` key (default: all)"),
+        typer.Option(
+            "--trigger", metavar="NAME", help="Trigger to evaluate, ignoring its `once` key (default: all triggers)"
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -248,7 +250,10 @@ def trigger_replay(
 @commands.command("firings")
 def trigger_firings(
     *,
-    state: Annotated[FiringState | None, typer.Option(help="State to filter by; `dead` lists the dead letters")] = None,
+    state: Annotated[
+        FiringState | None,
+        typer.Option(help="State to filter by; `dead` lists firings whose runs could not be started"),
+    ] = None,
     name: Annotated[str | None, typer.Option("--trigger", metavar="NAME", help="Trigger to filter by")] = None,
     event_id: Annotated[str | None, typer.Option("--event", metavar="ID", help="Event to filter by")] = None,
     limit: Limit = 50,

@@ -41,18 +41,18 @@ def trigger_send(  # noqa: PLR0913  # the options of the command
     fixture: Annotated[
         Path,
         typer.Argument(
-            metavar="FIXTURE", help="File with a request body, or with {headers, body} as JSON; - for standard input"
+            metavar="FIXTURE", help="File with a request body, or with {headers, body} as JSON, or - for standard input"
         ),
     ],
     *,
     source: Annotated[str, typer.Option(metavar="NAME", help="Source name or ID")],
     sign: Annotated[Sign, typer.Option(help="Signature scheme")] = "none",
     secret: Annotated[
-        str | None, typer.Option(metavar="REFERENCE", help="Signing secret: env:NAME or file:PATH")
+        str | None, typer.Option(metavar="REFERENCE", help="Signing secret, as an env:NAME or file:PATH reference")
     ] = None,
     event: Annotated[str, typer.Option(metavar="NAME", help="Provider's event name, such as push")] = "",
     delivery: Annotated[
-        str | None, typer.Option(metavar="ID", help="Delivery ID; reusing one simulates a redelivery")
+        str | None, typer.Option(metavar="ID", help="Delivery ID; reuse an ID to simulate a redelivery")
     ] = None,
     header: Annotated[
         str, typer.Option(metavar="NAME", help="Header for an HMAC signature (default: X-Signature)")
@@ -61,7 +61,7 @@ def trigger_send(  # noqa: PLR0913  # the options of the command
     url: Annotated[str | None, typer.Option(metavar="URL", help="Server URL (default: ASSENT_URL)")] = None,
     as_json: Json = False,
 ) -> None:
-    """Send a test webhook to a source, signed as its provider would sign it. Exits with 1 if it is rejected."""
+    """Send a test webhook to a source, signed like the provider's webhooks. The exit code is 1 if it is rejected."""
     read = _read(fixture)
     key = _secret(sign, secret)
     call = signing.Call(read.body, event, delivery or str(uuid.uuid4()), int(time.time()), header, prefix)

@@ -24,11 +24,13 @@ def trigger_validate(
     *,
     data: Annotated[
         Path | None,
-        typer.Option("--data", metavar="DIR", help="Data directory that contains the processes (ASSENT_DATA_DIR)"),
+        typer.Option(
+            "--data", metavar="DIR", help="Data directory that contains the processes (overrides ASSENT_DATA_DIR)"
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check the sources, triggers, channels and routes in assent.yaml without a server."""
+    """Check the sources, triggers, channels and routes in assent.yaml. This does not require a server."""
     problems, setup = _checked(file, data)
     if as_json:
         output.emit(_told(file, problems, setup))

@@ -107,10 +107,11 @@ def trigger_add(  # noqa: PLR0913  # the options of the command
         typer.Option("--input", metavar="NAME=VALUE", help="Input, such as sha={{ event.sha }} (repeatable)"),
     ] = None,
     once: Annotated[
-        str | None, typer.Option(metavar="KEY", help="Key template; only one run is started per key")
+        str | None, typer.Option(metavar="KEY", help="Template for a key; only one run is started per key")
     ] = None,
     debounce: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Quiet period before the run starts, such as 30s")
+        str | None,
+        typer.Option(metavar="DURATION", help="Time without further events after which the run starts, such as 30s"),
     ] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, help="Maximum number of concurrent runs")] = None,
     when_full: Annotated[
@@ -120,11 +121,12 @@ def trigger_add(  # noqa: PLR0913  # the options of the command
     hold: Annotated[bool, typer.Option("--hold", help="Require approval before the run starts")] = False,
     note: Annotated[str | None, typer.Option(help="Note about the trigger")] = None,
     file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="File with a trigger in assent.yaml format; options override it")
+        Path | None,
+        typer.Option(metavar="FILE", help="File with a trigger in assent.yaml format; options override its values"),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Add a trigger from options or a file. Rule admins and admins only."""
+    """Add a trigger from options or a file. Only rule admins and admins can do this."""
     given: dict[str, Any] = {
         "id": name,
         "on": on,
@@ -170,7 +172,7 @@ def trigger_remove(name: Name, *, as_json: Json = False) -> None:
 def trigger_suspend(
     name: Name,
     *,
-    because: Annotated[str | None, typer.Option(metavar="TEXT", help="Reason, shown with the trigger")] = None,
+    because: Annotated[str | None, typer.Option(metavar="TEXT", help="Reason that is shown with the trigger")] = None,
     as_json: Json = False,
 ) -> None:
     """Suspend a trigger. Matching events are queued until it is resumed."""
@@ -199,7 +201,7 @@ def trigger_next(
     source: Annotated[str | None, typer.Argument(metavar="SOURCE", help="Schedule name or ID (default: all)")] = None,
     *,
     count: Annotated[
-        int, typer.Option("--count", "-n", min=1, max=100, help="Number of upcoming times to show per schedule")
+        int, typer.Option("--count", "-n", min=1, max=100, help="Number of upcoming times to show for each schedule")
     ] = 5,
     as_json: Json = False,
 ) -> None:

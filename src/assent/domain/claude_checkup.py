@@ -103,9 +103,9 @@ def claude_findings(
 def _no_gate(documents: Sequence[Document], machine: Machine, *, asks_otherwise: bool) -> Finding:
     todo = "Add one with assent hook claude install."
     place = Place(documents[-1].path if documents else machine.project)
-    what = "Claude Code is configured here, but without an Assent gate, so it does not request approvals."
+    what = "Claude Code is configured here without an Assent gate, so it does not request approval."
     if not documents:
-        what = "Claude Code is not configured here, so no gate is active, and it does not request approvals."
+        what = "Claude Code is not configured here, so no gate is active and no approval is requested."
     if asks_otherwise:
         return warning(
             "no-gate", place, f"{what} Approval is requested only when the agent itself calls the MCP server.", todo
@@ -179,7 +179,7 @@ def _background(hook: Hook, _: Machine) -> Iterator[Finding]:
 
 def _once(hook: Hook, _: Machine) -> Iterator[Finding]:
     if hook.settings.get("once") is True:
-        what = "This gate is removed after its first call; later calls run without it."
+        what = "This gate is removed after its first call, so later calls run without it."
         yield problem("hook-once", hook.place.at("once"), what, 'Remove "once".')
 
 
@@ -205,8 +205,8 @@ def _timeout(hook: Hook, _: Machine) -> Iterator[Finding]:
 
 def _narrowed(hook: Hook, _: Machine) -> Iterator[Finding]:
     if hook.settings.get("if") is not None:
-        what = 'This gate sees only the calls that its "if" matches; all others bypass it.'
-        yield warning("hook-if", hook.place.at("if"), what, 'Remove "if", unless this is intended.')
+        what = 'This gate covers only calls that match its "if" condition. All other calls bypass it.'
+        yield warning("hook-if", hook.place.at("if"), what, 'Remove "if" unless this is intentional.')
 
 
 def _matcher(hook: Hook, _: Machine) -> Iterator[Finding]:
@@ -215,7 +215,7 @@ def _matcher(hook: Hook, _: Machine) -> Iterator[Finding]:
         yield problem("hook-matcher", hook.place, what, 'Use names separated by |, or "*".')
     elif any(map(_is_server, named_tools(hook.matcher))):
         what = (
-            "The matcher is not a pattern, so it is compared with complete tool names and does not match any of the "
+            "The matcher is not a pattern, so it is compared with full tool names and does not match any of the "
             "MCP server's tools."
         )
         yield warning("hook-matcher", hook.place, what, "To match all of a server's tools, use mcp__SERVER__.*.")
@@ -230,7 +230,12 @@ def _program(hook: Hook, machine: Machine) -> Iterator[Finding]:
     if hook.program and not machine.runs(hook.program):
         so = "all calls are blocked" if hook.settings.get("onFailure") == "block" else "all calls run without approval"
         what = f"{hook.program[:60]} is not on the PATH, so the gate cannot start and {so}."
-        yield problem("hook-command", hook.place.at("command"), what, "Install Assent there, or use the full path.")
+        yield problem(
+            "hook-command",
+            hook.place.at("command"),
+            what,
+            "Install Assent so that it is on the PATH, or use the full path.",
+        )
 
 
 def _http(hook: Hook, machine: Machine) -> Iterator[Finding]:
@@ -241,7 +246,7 @@ def _http(hook: Hook, machine: Machine) -> Iterator[Finding]:
         what = "The token and the tool calls are sent unencrypted."
         yield warning("hook-url", hook.place.at("url"), what, "Use an https:// URL.")
     if not _authorization(hook):
-        what = "The hook does not send a token, so the server rejects it."
+        what = "The hook does not send a token, so the server rejects its requests."
         todo = f'Add "headers": {{"Authorization": "Bearer ${TOKEN}"}} and "allowedEnvVars": ["{TOKEN}"].'
         yield problem("hook-token", hook.place, what, todo)
     yield from _variables(hook, machine)
@@ -256,7 +261,7 @@ def _variables(hook: Hook, machine: Machine) -> Iterator[Finding]:
             yield problem("hook-variable", place, what, f'Add "allowedEnvVars": ["{name}"] to the hook.')
         elif not machine.env.get(name):
             what = f"{name} is not set here, so Claude Code sends an empty value."
-            yield problem("hook-variable", place, what, f"Set {name} in the environment of Claude Code.")
+            yield problem("hook-variable", place, what, f"Set {name} in Claude Code's environment.")
 
 
 def _pins(hook: Hook, _: Machine) -> Iterator[Finding]:
@@ -317,7 +322,7 @@ def _unseen(gates: Gates) -> Iterator[Finding]:
     if unseen:
         names = ", ".join("MCP tools" if tool.startswith("mcp__") else tool for tool in unseen)
         what = f"No gate covers {names}. Claude Code decides whether to run them."
-        todo = "Unless this is intended, widen a matcher, ideally to *."
+        todo = "Unless this is intentional, broaden a matcher, ideally to *."
         yield warning("matcher-misses", gates.hooks[0].place, what, todo)
 
 
@@ -328,7 +333,7 @@ def _modes(documents: Sequence[Document], gates: Gates) -> Iterator[Finding]:
     skip = effective(documents, "skipDangerousModePermissionPrompt")
     if skip is not None and skip[1] is True:
         what = "Claude Code can be started without permission checks and does not ask for confirmation first."
-        todo = f'Remove this setting, or use gates only on {BEFORE} and set "disableBypassPermissionsMode": "disable".'
+        todo = f'Remove this setting, or use only {BEFORE} gates and set "disableBypassPermissionsMode" to "disable".'
         yield warning("mode-skips", skip[0], what, todo)
     sandbox = effective(documents, "sandbox", "autoAllowBashIfSandboxed")
     if sandbox is not None and sandbox[1] is True and not gates.before("Bash"):
@@ -348,7 +353,7 @@ def _mode(place: Place, mode: object, gates: Gates) -> Finding:
         todo = f'Add a gate on {BEFORE} that covers them, or set "defaultMode" to "default".'
         return problem("mode", place, what, todo)
     what = f"In {mode} mode, Claude Code does not ask for permission, so only gates on {BEFORE} run."
-    return warning("mode", place, what, 'Set "defaultMode" to "default", unless this is intended.')
+    return warning("mode", place, what, 'Set "defaultMode" to "default" unless this is intentional.')
 
 
 def _rules(documents: Sequence[Document], gates: Gates) -> Iterator[Finding]:
@@ -367,7 +372,7 @@ def _rule(rule: str, place: Place, gates: Gates) -> Iterator[Finding]:
         return
     shown = rule[:60]
     if gates.instead_of_dialog(tool):
-        what = f"{shown} is allowed, so there is no dialog and the gate on {INSTEAD_OF_DIALOG} never sees it."
+        what = f"{shown} is allowed, so no dialog is shown and the gate on {INSTEAD_OF_DIALOG} does not run."
     else:
         what = f"{shown} is allowed and not covered by a gate, so it runs without approval."
     todo = f"Remove the rule, or add a gate on {BEFORE} that covers {parts[1]}."

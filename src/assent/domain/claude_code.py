@@ -70,7 +70,7 @@ def read_hook(sent: Json) -> Hook:
 def _text(sent: Mapping[str, Json], name: str, *, under: str = "") -> str:
     value: Json = sent.get(name)
     if not isinstance(value, str) or not value:
-        raise InvalidRequest.at(f"{under}/{name}", "must be non-empty text")
+        raise InvalidRequest.at(f"{under}/{name}", "must be a non-empty string")
     return value
 
 
@@ -136,7 +136,7 @@ def _choice(given: Json, pointer: str) -> Choice:
     labels = [each.get("label") for each in options if is_object(each)] if is_array(options) else []
     texts = tuple(each for each in labels if isinstance(each, str) and each.strip())
     if not texts or len(set(texts)) != len(options):
-        raise InvalidRequest.at(pointer, "must have options with different labels")
+        raise InvalidRequest.at(pointer, "must have options with unique, non-empty labels")
     return Choice(_text(question, "question", under=pointer), texts, question.get("multiSelect") is True)
 
 

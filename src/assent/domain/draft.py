@@ -74,7 +74,7 @@ def draft(body: Mapping[str, Any]) -> Draft:
     experts = _experts(payload.get("expert"))
     strategy = payload.get("strategy") or "single"
     if strategy in NEEDS_EXPERTS and not experts:
-        raise InvalidRequest.at("/payload/expert", f"is required: {strategy} requires a list of experts")
+        raise InvalidRequest.at("/payload/expert", f"is required when strategy is {strategy}")
     options: Sequence[str] = payload.get("options") or ()
     if len(set(options)) != len(options):
         raise InvalidRequest.at("/payload/options", "must not contain duplicates")

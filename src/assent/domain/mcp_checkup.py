@@ -139,16 +139,18 @@ def _elsewhere(server: Server, machine: Machine) -> Iterator[Finding]:
     named = filled_in(server.env.get(URL, ""), machine.env)
     address = (options(server.words, "--url") or [named])[-1] or server.url
     if address and machine.server and not same_host(address, machine.server):
-        what = f"This configuration sends questions and the token to {split(address).netloc[:60]}, and trusts its"
+        what = f"This configuration sends questions and the token to {split(address).netloc[:60]} and trusts its"
         what += f" answers, but this machine is configured to use {split(machine.server).netloc[:60]}."
-        todo = f"Remove it, unless this is intended. To check that server, run assent doctor with {URL} set to its URL."
+        todo = (
+            f"Remove it unless this is intentional. To check the server, run assent doctor with {URL} set to its URL."
+        )
         yield warning("mcp-url", server.place, what, todo)
 
 
 def _start(server: Server, machine: Machine) -> Iterator[Finding]:
     if server.words and not machine.runs(server.words[0]):
         what = f"{server.words[0][:60]} is not on the PATH, so the MCP server cannot start."
-        todo = "Install Assent there, or use the full path."
+        todo = "Install Assent so that it is on the PATH, or use the full path."
         yield problem("mcp-command", server.place.at("command"), what, todo)
 
 
@@ -159,12 +161,12 @@ def _own_timeout(server: Server) -> Iterator[Finding]:
     place = server.place.at("timeout")
     if given < IGNORED_MS:
         what = (
-            f"A timeout of {number(given)} ms is ignored: Claude Code uses milliseconds, with a minimum "
-            f"of {IGNORED_MS}."
+            f"Claude Code ignores a timeout of {number(given)} ms: the unit is milliseconds, and the minimum "
+            f"is {IGNORED_MS}."
         )
-        yield warning("mcp-timeout", place, what, f"Remove it, or set it to {SLICE_MS} or more.")
+        yield warning("mcp-timeout", place, what, f"Remove it, or set it to at least {SLICE_MS}.")
     else:
-        yield problem("mcp-timeout", place, _cut_off(given), f"Set it to {SLICE_MS} or more, in milliseconds.")
+        yield problem("mcp-timeout", place, _cut_off(given), f"Set it to at least {SLICE_MS} (in milliseconds).")
 
 
 def _timeouts(settings: Sequence[Document], machine: Machine) -> Iterator[Finding]:
@@ -172,12 +174,12 @@ def _timeouts(settings: Sequence[Document], machine: Machine) -> Iterator[Findin
         place, given = effective(settings, "env", name) or (Place(name), machine.env.get(name))
         limit = whole_number(str(given))
         if limit and limit < SLICE_MS:
-            yield problem("mcp-timeout", place, _cut_off(limit), f"Set it to {SLICE_MS} or more, in milliseconds.")
+            yield problem("mcp-timeout", place, _cut_off(limit), f"Set it to at least {SLICE_MS} (in milliseconds).")
 
 
 def _cut_off(limit: float) -> str:
     return (
-        f"A call times out after {number(limit)} ms, but waiting for an answer can take 50 s, so answers can be lost."
+        f"A call times out after {number(limit)} ms, but waiting for an answer can take 50 s, so answers may be lost."
     )
 
 

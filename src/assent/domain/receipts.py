@@ -259,7 +259,7 @@ def check(  # noqa: PLR0913  # everything that a receipt can be checked against
     if receipt.used is not None:
         raise already_used(receipt.approval, receipt.used)
     if receipt.issued_at > now + MAY_BE_AHEAD:
-        raise InvalidReceipt("This receipt was issued in the future. Check the clock of this machine.")
+        raise InvalidReceipt("This receipt was issued in the future. Check this machine's clock.")
     check_time(receipt, now)
 
 

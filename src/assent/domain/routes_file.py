@@ -19,7 +19,7 @@ LONGEST_NOTE = 500
 CHANNEL_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,59}", re.ASCII)
 CHANNEL_NAME_RULE = (
     "must start with a lowercase letter or a digit, and contain only lowercase letters, digits, dots, "
-    "hyphens and _; at most 60 characters"
+    "hyphens and underscores; at most 60 characters"
 )
 ENDINGS = ("expire", "reject")
 _TARGET = re.compile(rf"{EXPERTS}|{OWNER}|(?:{PERSON}|{GROUP})\S.{{0,99}}")

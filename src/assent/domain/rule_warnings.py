@@ -27,7 +27,7 @@ def _warning(predicate: Predicate) -> str | None:
         return None
     return (
         f"{predicate} also approves {example!r}: an agent can append any command after ;, && or a newline. "
-        "Compare complete commands with = or in."
+        "Match the entire command with = or in."
     )
 
 

@@ -247,7 +247,8 @@ def _counted(question: _Question) -> Iterator[Step]:
     if question.after_n < 1:
         return
     reached = question.consecutive >= question.after_n
-    text = f"Approved by people {question.consecutive} times in a row; autoApproveAfterN is {question.after_n}."
+    times = "time" if question.consecutive == 1 else "times"
+    text = f"Approved by people {question.consecutive} {times} in a row; autoApproveAfterN is {question.after_n}."
     yield Step(Source.AFTER_N, reached, True if reached else None, text)
 
 

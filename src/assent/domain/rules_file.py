@@ -79,7 +79,7 @@ def read(document: Mapping[str, Json]) -> list[Entry]:
     The caller has checked the schema: fields are known and have the right types.
     """
     if document["schemaVersion"] != SCHEMA_VERSION:
-        raise InvalidRequest.at("/schemaVersion", f"is not supported; this version reads {SCHEMA_VERSION}")
+        raise InvalidRequest.at("/schemaVersion", f"is not supported; this version supports only {SCHEMA_VERSION}")
     entries: list[Entry] = []
     wrong: list[Details] = []
     seen: dict[str, int] = {}

@@ -33,7 +33,7 @@ def reached(seen: Seen) -> Finding:
         what = f"The server is running, but not ready: {seen.detail or 'the reason is unknown'}"
         return problem("server", place, what, "See its log. Until it is ready, gates block all calls.")
     what = f"The URL responds with status {seen.status}, but does not appear to belong to an Assent server."
-    return problem("server", place, what, "Set ASSENT_URL to the Assent server.")
+    return problem("server", place, what, "Set ASSENT_URL to the URL of the Assent server.")
 
 
 def skew(seen: Seen) -> float | None:
@@ -72,7 +72,7 @@ def versions(url: str, theirs: str | None, ours: str) -> Iterator[Finding]:
     place = Place(url)
     if theirs is None:
         what = "The server does not report its version."
-        yield warning("version", place, what, "Check that it is an Assent server and up to date.")
+        yield warning("version", place, what, "Check that it is an Assent server and that it is up to date.")
     elif theirs.split(".")[:2] != ours.split(".")[:2]:
         what = f"The server is version {theirs[:30]}, but this command is version {ours}."
         yield warning("version", place, what, "Install the same version on both.")

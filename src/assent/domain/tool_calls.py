@@ -89,11 +89,11 @@ def refused(why: str) -> Verdict:
 def ended(status: str, *, by: str | None, said: str | None) -> str:
     """Return how a question ended without an approval, as a sentence that the model can act on."""
     if status == "expired":
-        return "No answer in time."
+        return "No one answered in time."
     if status == "cancelled":
         return "The request was cancelled."
     who = f"Rejected by {by}" if by else "Rejected"
-    return f"{who}: {said.strip()}" if said and said.strip() else f"{who}, without a reason."
+    return f"{who}: {said.strip()}" if said and said.strip() else f"{who} without a reason."
 
 
 def misfits(arguments: Mapping[str, Json], edits: Mapping[str, Json]) -> list[str]:

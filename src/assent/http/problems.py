@@ -99,8 +99,8 @@ def _detail(each: Mapping[str, Any], known: Sequence[str]) -> str:
         return plain(each["type"], each["msg"], each.get("ctx") or {})
     key = str(location[0])
     if "payload" in known and key in PAYLOAD_FIELDS:
-        return f"is not a field here. Set {key!r} in the payload."
-    return f"is not a field. {did_you_mean(key, known)}".rstrip()
+        return f"is not a top-level field. Set {key!r} in the payload."
+    return f"is not a known field. {did_you_mean(key, known)}".rstrip()
 
 
 def _pointer(location: tuple[int | str, ...]) -> str:

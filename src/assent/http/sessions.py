@@ -121,7 +121,7 @@ class Sessions:
 
     async def sign_in_by_link(self, request: Request, link: str) -> str:
         if not well_formed(link):
-            msg = "This sign-in link is incomplete. Copy the whole link."
+            msg = "This sign-in link is incomplete. Copy the entire link."
             raise Unauthenticated(msg)
         secret, _ = await self._database.write(partial(self._people.use_link, plain=link))
         return await self._begun(request, secret, way="link")

@@ -4,7 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 _NO_CONTROLS = "must not contain line breaks or control characters"
-_SLUG = "must start with a lowercase letter or a digit, and contain only lowercase letters, digits, dots, hyphens and _"
+_SLUG = (
+    "must start with a lowercase letter or a digit, and contain only lowercase letters, digits, dots, hyphens and "
+    "underscores"
+)
 PATTERNS = {
     r"^[^\x00-\x1f\x7f]+$": _NO_CONTROLS,
     r"^[^\x00-\x1f\x7f]*$": _NO_CONTROLS,
@@ -12,7 +15,7 @@ PATTERNS = {
     r"^[a-z0-9][a-z0-9._-]*$": _SLUG,
     r"^[a-z0-9][a-z0-9_.-]*$": _SLUG,
     r"^[a-z0-9][a-z0-9._-]{0,99}$": _SLUG + "; at most 100 characters",
-    r"^[a-z0-9_-]+$": "must contain only lowercase letters, digits, hyphens and _",
+    r"^[a-z0-9_-]+$": "must contain only lowercase letters, digits, hyphens and underscores",
     r"^[0-9a-f]{64}$": "must be a SHA-256 digest: 64 lowercase hexadecimal digits",
     r"^[A-Za-z0-9+/]*={0,2}$": "must be Base64",
     r"^https?://[^\s\x00-\x1f\x7f]+$": "must be an http:// or https:// address",

@@ -99,7 +99,7 @@ class Review:
     def _approved(self, edits: Mapping[str, Json], result: BreakpointResult) -> Ruling:
         kind: Kind = "edit" if edits or "approve" not in self.allowed else "approve"
         if kind not in self.allowed:
-            return self.refusal(refused(f"{self.tool} can be answered, but not approved.").reason)
+            return self.refusal(refused(f"The graph accepts an answer for {self.tool}, but not an approval.").reason)
         reason = result.feedback or "Approved."
         return self._ruling(kind, reason, {**self.arguments, **edits}, result)
 

@@ -62,7 +62,7 @@ def passed_through(url: str | None, *, agent_id: str | None, ttl_seconds: int | 
         scheme, _, token = headers.get("authorization", "").partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
-            msg = "Missing bearer token. Send an agent token. No question was created."
+            msg = "Missing bearer token. Send an agent token in the Authorization header."
             raise ToolError(msg)
         try:
             reviewer = _reviewer(headers.get(REVIEWER_HEADER), token)

@@ -78,7 +78,7 @@ async def settled(assent: AsyncAssent, caller: Caller, asked: Breakpoint, answer
     try:
         if caller.reviewer_token is None:
             await assent.comment(asked.id, f"Answered in the agent's client by an unidentified person: {answer.words}")
-            return "The answer was added as a comment. Reviewers decide in the inbox."
+            return "The answer was added as a comment. A reviewer must still decide in the inbox."
         return await _decided(caller, asked, answer)
     except AlreadyEnded:
         return "The breakpoint had already ended."

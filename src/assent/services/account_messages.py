@@ -26,8 +26,8 @@ CHANGES = {
     "reset": "reset your access and invalidated your password, sessions and tokens",
     "password": "set a new password for your account and invalidated your sessions and tokens",
     "email": "changed your account's email address",
-    "identity": "linked an account at the identity provider to your account",
-    "channel": "linked an account on a channel to your account",
+    "identity": "linked an identity provider account to your account",
+    "channel": "linked a channel account to your account",
     "answers": "changed the settings that a channel uses to verify your answers",
 }
 _log = structlog.get_logger()
@@ -110,7 +110,7 @@ class AccountMessages:
             return None
         by = payload["by"]
         text = (
-            f"{by} {CHANGES.get(payload['way'], 'changed your access')} at {iso(payload['at'])}. Until this is "
+            f"{by} {CHANGES.get(payload['way'], 'changed your access')} at {iso(payload['at'])}. Until this change is "
             f"confirmed, your decisions are flagged with “access reset by {by}”. If you did not expect this, contact "
             "another admin."
         )

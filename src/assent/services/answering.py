@@ -206,7 +206,7 @@ class AnsweringService:
             msg = f"This breakpoint is high risk. Sign in to approve or reject it: {url}"
             raise Forbidden(msg, reviewUrl=url)
         if capacity.override:
-            msg = f"You can respond to this breakpoint only with an admin override. Sign in to do that: {url}"
+            msg = f"You can respond to this breakpoint only with an admin override. Sign in to do so: {url}"
             raise Forbidden(msg, reviewUrl=url)
 
     def _switched_off(self, current: Breakpoint) -> Told:
@@ -328,7 +328,8 @@ def _late(error: AlreadyEnded) -> str:
         return error.message
     by, at = Actor.parse(standing["by"]), str(standing["at"])
     what = standing["decision"] or standing["status"]
-    return f"Too late: this was {what} by {who(by)} on {at[:10]} {at[11:16]} UTC. Nothing was changed."
+    how = "expired" if what == Status.EXPIRED and by.kind is Kind.SYSTEM else f"was {what} by {who(by)}"
+    return f"Too late: this {how} on {at[:10]} {at[11:16]} UTC. Nothing was changed."
 
 
 def _problems(error: AssentError) -> dict[str, str]:

@@ -43,8 +43,8 @@ class Reach:
             return
         if not by.everywhere:
             msg = (
-                f"{pointer}: you are not allowed to use the secret {reference} here. Ask an admin of all projects to "
-                "configure it, or ask the operator to allow it in the channel_secrets setting."
+                f"{pointer}: you are not allowed to use the secret {reference} here. Ask an admin with access to all "
+                "projects to configure it, or ask the operator to allow it in the channel_secrets setting."
             )
             raise Forbidden(msg)
         if reference.startswith(ENV) and reference.removeprefix(ENV).upper().startswith(_OUR_OWN):

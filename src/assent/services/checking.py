@@ -60,8 +60,8 @@ class CheckingService:
         found = self._known.get(checking_id)
         if found is None or found.project != by.project:
             msg = (
-                "Verification not found. It may have run on another node, or the server has restarted. Start a new "
-                "one, or run assent audit verify on the server."
+                "Verification not found. It may have run on another node, or the server may have restarted. Start a "
+                "new one, or run assent audit verify on the server."
             )
             raise NotFound(msg)
         return found

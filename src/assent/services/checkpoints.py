@@ -105,12 +105,15 @@ class CheckpointService:
         by.require(Permission.MANAGE)
         tx.acting(by)
         if not by.everywhere:
-            msg = "Checkpoints cover all projects. Only an admin of all projects can rotate the checkpoint key."
+            msg = (
+                "Checkpoints cover all projects. Only an admin with access to all projects can rotate the checkpoint "
+                "key."
+            )
             raise Forbidden(msg)
         found = tx.secrets.newest(DEFAULT_PROJECT, SECRET, limit=1)
         now = tx.now()
         if not tx.checkpoints.alone() or (found and not tx.secrets.retire(found[0], now=now)):
-            msg = "A checkpoint is being created, or the key was rotated at the same time. Try again."
+            msg = "A checkpoint is being created, or the key was just rotated. Try again."
             raise Conflict(msg)
         older = tx.checkpoints.every_key()
         tx.checkpoints.retire_key(now=now)
@@ -202,7 +205,7 @@ def _tree(tx: Transaction, last: StoredCheckpoint | None) -> merkle.Growing:
 
 
 def _not_whole() -> Unavailable:
-    said = "The event log does not match the last signed checkpoint, so no further checkpoints are signed."
+    said = "The event log does not match the last signed checkpoint, so no further checkpoints will be signed."
     return Unavailable(f"{said} Run: assent audit verify")
 
 
@@ -236,6 +239,6 @@ def _chain_version(tx: Transaction, chain_id: str, by: Principal) -> int:
     version = tx.admin_log.version(chain_id, projects=seen)
     own = chain_id in map(chain_of, seen) or not chain_id.startswith(chain_of(""))
     if version == 0 or not own:
-        msg = f"Administrative chain {chain_id} not found in this project."
+        msg = f"Admin event chain {chain_id} not found in this project."
         raise NotFound(msg)
     return version

@@ -405,8 +405,8 @@ class DeliveryService:
         now = tx.now()
         if not again or not tx.deliveries.revive(ended, now=now):
             msg = (
-                f"This delivery is {ended.state}. You can retry only dead deliveries and resend only messages to "
-                "programs."
+                f"This delivery is {ended.state}. You can retry only dead deliveries, and resend only "
+                "callbacks and webhooks."
             )
             raise Conflict(msg)
         tx.deliveries.enqueue(ended, delay=0, why=f":retry:{now}")

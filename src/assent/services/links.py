@@ -90,7 +90,7 @@ class LinkService:
             raise Forbidden(msg)
         channel = tx.channels.find(offer.channel_id) if offer else None
         if offer is None or channel is None or channel.removed_at is not None:
-            msg = "This link has expired or was already used. Request a new one on the channel."
+            msg = "This link has expired or was already used. Request a new one through the channel."
             raise NotFound(msg)
         if not tx.people.live_roles(by.id, project=channel.project, token_id=by.token_id, now=tx.now()):
             msg = "You do not have a role in this channel's project."

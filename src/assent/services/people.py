@@ -180,8 +180,8 @@ class PeopleService:
             own = {by.name} if by.kind is Kind.PERSON else set[str]()
             if project != person.home and {*resetters(person.reset_by)} - own:
                 msg = (
-                    f"{person.reset_by} set up access for {person.name}, but it has not been confirmed. "
-                    "Confirm it under People first, or on the server with: assent user confirm NAME"
+                    f"{person.reset_by} set up access for {person.name}, but this has not been confirmed yet. "
+                    "Confirm it on the People page first, or on the server with: assent user confirm NAME"
                 )
                 raise Conflict(msg)
         tx.people.grant(person.id, project, granted)
@@ -198,10 +198,15 @@ class PeopleService:
         if by.everywhere:
             return
         if person.home != by.project:
-            msg = f"{person.name}'s account is managed in another project. Here, you can change only their roles."
+            msg = (
+                f"{person.name}'s account is managed in another project. Here, you can only change this person's roles."
+            )
             raise Forbidden(msg)
         if EVERYWHERE in tx.people.grants(person.id):
-            msg = f"{person.name} has roles in all projects. Ask an admin of all projects to change the account."
+            msg = (
+                f"{person.name} has a role that applies to all projects. Ask an admin with access to all projects to "
+                "change the account."
+            )
             raise Forbidden(msg)
 
     def grant(self, tx: Transaction, name: str, project: str, roles: frozenset[Role], *, by: Principal) -> None:
@@ -748,5 +753,5 @@ def roles_of(kind: str) -> frozenset[Role]:
 def _require_everywhere(by: Principal) -> None:
     by.require(Permission.MANAGE)
     if not by.everywhere:
-        msg = "Only an admin of all projects can do this."
+        msg = "Only an admin with access to all projects can do this."
         raise Forbidden(msg)

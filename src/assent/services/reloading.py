@@ -135,7 +135,7 @@ class Reloading:
         """Return the problems; the file concerns all projects, so only their admins see the details."""
         if by.everywhere or not self.problems:
             return list(self.problems)
-        return [f"{NAME} is invalid and was not applied. An admin of all projects can see the details."]
+        return [f"{NAME} is invalid and was not applied. An admin with access to all projects can see the details."]
 
     def _refused(self, problems: Sequence[str]) -> bool:
         self.problems = list(problems)

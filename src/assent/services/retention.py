@@ -21,7 +21,7 @@ class RetentionService:
         if breakpoint_id is not None:
             purged_at = tx.holds.purged_at(breakpoint_id, project=by.project)
             if purged_at is not None:
-                what = f"its content was purged on {iso(purged_at)[:10]}; there is nothing left to hold"
+                what = f"its content was purged on {iso(purged_at)[:10]}; there is nothing left to preserve"
                 raise InvalidRequest.at("/breakpointId", what)
         hold = Hold(tx.new_id("hold"), by.project, breakpoint_id, reason, str(by.actor), tx.now())
         tx.holds.add(hold)

@@ -130,7 +130,7 @@ def _warnings(tx: Transaction, asked: Breakpoint, route: Route, foreseen: Sequen
         f"The channel {name} is disabled." for name in route.channels if name in known and not known[name].enabled
     ]
     found += [
-        f"The step {each.kind.value} would not notify any recipients."
+        f"The {each.kind.value} step would not notify any recipients."
         for each in foreseen
         if each.kind is not StepKind.TIME_OUT and not each.told
     ]

@@ -128,7 +128,7 @@ class SourceService:
     def _check_new(self, kind: str, settings: Mapping[str, Any], *, by: Principal) -> None:
         """Check all settings, including unchanged ones."""
         if kind_of(kind).way is Way.WATCH and not by.everywhere:
-            msg = "Only an admin of all projects can watch files on this machine."
+            msg = "Only an admin with access to all projects can watch files on this machine."
             raise Forbidden(msg)
         for pointer, text in texts(settings, "/settings"):
             if is_reference(text):

@@ -78,7 +78,7 @@ class TriageService:
             raise InvalidRequest.at("/person", f"{name} cannot respond to this breakpoint: {error.message}") from error
         if standing.override:
             raise InvalidRequest.at(
-                "/person", f"{name} could respond only with an admin override; choose an eligible reviewer"
+                "/person", f"{name} can respond only with an admin override; choose an eligible reviewer"
             )
         return found.id
 
@@ -88,7 +88,7 @@ class TriageService:
         now = tx.now()
         current = _check_open(tx.breakpoints.look(breakpoint_id, project=by.project), now)
         if not now < until <= now + LONGEST_SNOOZE:
-            raise InvalidRequest.at("/until", "must be in the future, within a year")
+            raise InvalidRequest.at("/until", "must be in the future and within a year")
         if until >= current.due_at:
             raise InvalidRequest.at("/until", f"must be before the deadline, {iso(current.due_at)}")
         tx.triage.snooze(breakpoint_id, person_id=by.id, until=until, now=now)

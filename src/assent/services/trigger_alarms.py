@@ -33,10 +33,10 @@ def trip(tx: Transaction, breakpoints: BreakpointService, stored: StoredTrigger,
 def stop_loop(tx: Transaction, breakpoints: BreakpointService, stored: StoredTrigger, *, count: int) -> bool:
     """Suspend a trigger that its own runs feed, and ask whether to resume it; return False if already suspended."""
     because = (
-        f"Fired {count} times in a row for changes made by its own runs. Have the process write to another location, "
-        "exclude its output from the source, or declare the files with ctx.writes."
+        f"Fired {count} times in a row in response to changes made by its own runs. Have the process write to another "
+        "location, exclude its output from the source, or declare the files with ctx.writes."
     )
-    what = f"fired {count} times in a row for changes that appear to come from its own runs"
+    what = f"fired {count} times in a row in response to changes that appear to come from its own runs"
     return _suspend(tx, breakpoints, stored, because=because, what=what)
 
 

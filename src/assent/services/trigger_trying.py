@@ -41,7 +41,7 @@ TOLD_APART = ("repo", "branch", "action", "conclusion")
 """The attributes by which events are most often selected."""
 _FULL = {
     WhenFull.QUEUE: "would wait for a free slot",
-    WhenFull.SKIP: "would be skipped, because the limit of concurrent runs is reached",
+    WhenFull.SKIP: "would be skipped, because the limit on concurrent runs has been reached",
     WhenFull.REPLACE: "would wait for a free slot and replace events that are already waiting",
     WhenFull.CANCEL: "would cancel an active run",
 }

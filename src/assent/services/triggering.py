@@ -40,7 +40,7 @@ MOST_IN_CHAIN = 200
 FORGET_AFTER = 30 * 86_400 * SECOND
 """How long events that started nothing are kept."""
 FORGET_BATCH = 5_000
-NO_KEY = "once is ignored because the event does not have every field that the key uses"
+NO_KEY = "once is ignored because the event is missing a field that the key uses"
 _log = structlog.get_logger()
 
 

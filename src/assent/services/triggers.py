@@ -118,7 +118,7 @@ class TriggerService:
 def refuse_id(pointer: str, name: str) -> None:
     """Refuse a name that could be mistaken for the id of another source or trigger."""
     if name.startswith(LIKE_IDS):
-        raise InvalidRequest.at(pointer, f"must not start with {' or '.join(LIKE_IDS)}, which is reserved for ids")
+        raise InvalidRequest.at(pointer, f"must not start with {' or '.join(LIKE_IDS)}, which are reserved for IDs")
 
 
 def refuse_unfit(processes: ProcessRegistry, trigger: Trigger) -> None:

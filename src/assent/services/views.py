@@ -13,7 +13,7 @@ class ViewService:
         view = saved_view(name, query, at=tx.now())
         tx.views.wait_for_others(by.id)
         if tx.views.count_others(view.name, person_id=by.id, project=by.project) >= MOST:
-            raise InvalidRequest.at("/name", f"you already have {MOST} views; remove one first")
+            raise InvalidRequest.at("/name", f"you already have {MOST} saved views; remove one first")
         tx.views.put(view, person_id=by.id, project=by.project)
         return view
 

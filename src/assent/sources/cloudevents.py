@@ -55,7 +55,7 @@ def cloud_event(incoming: Incoming, *, binary: bool) -> CloudEvent | None:
 def _structured(body: bytes) -> CloudEvent:
     whole = strict_loads(body)
     if not is_object(whole):
-        raise InvalidRequest.at("/", "must be one event as a JSON object")
+        raise InvalidRequest.at("/", "must be a JSON object that contains one event")
     attributes = {name: whole[name] for name in KEPT if whole.get(name) is not None}
     encoded = whole.get("data_base64")
     data = whole.get("data") if encoded is None else _decoded(encoded, attributes.get("datacontenttype"))
@@ -76,7 +76,7 @@ def _data(body: bytes, kind: str) -> Json:
     try:
         found = body.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InvalidRequest.at("/", "must be JSON, or text in UTF-8") from error
+        raise InvalidRequest.at("/", "must be JSON or UTF-8 text") from error
     if "\x00" in found:
         raise InvalidRequest.at("/", "must not contain NUL")
     return found
@@ -86,7 +86,7 @@ def _decoded(encoded: Json, kind: Json) -> Json:
     try:
         body = base64.b64decode(encoded, validate=True)
     except (ValueError, TypeError) as error:
-        raise InvalidRequest.at("/data_base64", "must be base64") from error
+        raise InvalidRequest.at("/data_base64", "must be base64-encoded") from error
     return _data(body, kind.lower() if isinstance(kind, str) else _JSON)
 
 

@@ -30,7 +30,7 @@ class Secrets:
     def values(self) -> list[str]:
         """Return the secrets that can be read and are not empty; raise Unavailable if that leaves no secret."""
         found: list[str] = []
-        why = "none is set"
+        why = "all of them are empty"
         for each in self.references:
             try:
                 value = self.tools.resolve(each).strip()

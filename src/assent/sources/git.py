@@ -95,7 +95,7 @@ async def _alone(spool: Path, source_id: str) -> AsyncGenerator[None]:
             lock.seek(0)
             other = lock.read()
             if other and other != source_id:
-                msg = f"Another source, {other}, already watches this repository. Remove one of them."
+                msg = f"Another source ({other}) already watches this repository. Remove one of the two sources."
                 raise OSError(msg)
             await asyncio.sleep(STANDBY_SECONDS)
         lock.seek(0)

@@ -47,7 +47,7 @@ def place(folder: Path) -> Place:
     done = _run(folder, [*_WITHOUT_HOOKS, "rev-parse", "--git-common-dir", "--is-bare-repository"])
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()
-        msg = f"Cannot read a git repository in {folder}: {said[0] if said else 'git gave no reason'}"
+        msg = f"Cannot read a git repository in {folder}: {said[0] if said else 'unknown error'}"
         raise OSError(msg)
     common, is_bare = os.fsdecode(done.stdout).rstrip("\n").rsplit("\n", 1)
     return Place(folder, (folder / common).resolve(), is_bare == "true")

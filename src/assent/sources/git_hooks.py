@@ -164,7 +164,7 @@ def uninstall(folder: Path) -> Report:
 
 def _refuse_link(spool: Path) -> None:
     if spool.is_symlink():
-        msg = f"{spool} is a symbolic link. Remove it; Assent does not write through links."
+        msg = f"{spool} is a symbolic link, which Assent does not follow. Remove it, then try again."
         raise OSError(msg)
 
 

@@ -46,7 +46,7 @@ def make(settings: Mapping[str, Any], tools: SourceTools) -> ProviderHook:
         *([token("x-gitlab-token", plain)] if plain else []),
     ]
     if not checks:
-        msg = "is required unless secrets is set: without one of the two, events cannot be verified"
+        msg = "is required unless secrets is set: without either, events cannot be verified"
         raise InvalidRequest.at("/settings/signing_tokens", msg)
     return ProviderHook(GITLAB, fields, any_of(checks))
 

@@ -127,7 +127,10 @@ def _complete(found: Iterable[tuple[str, Entry]]) -> Snapshot:
     for path, entry in found:
         made[path] = entry
         if len(made) > MOST_FILES:
-            msg = f"More than {MOST_FILES:,} files. Watch a smaller folder, or limit the files with `include`."
+            msg = (
+                f"There are more than {MOST_FILES:,} files to watch. Watch a smaller folder, or limit the files with "
+                "`include`."
+            )
             raise ValueError(msg)
     return made
 

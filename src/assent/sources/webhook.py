@@ -136,7 +136,7 @@ class WebhookSource:
     def _tolerance(self) -> int:
         found = self._fields.length("tolerance", f"{TOLERANCE}s")
         if not 1 <= found <= 3600:  # noqa: PLR2004  # older requests are replays, not late deliveries
-            raise InvalidRequest.at("/settings/tolerance", "must be from 1s to 1h")
+            raise InvalidRequest.at("/settings/tolerance", "must be between 1s and 1h")
         return math.ceil(found)
 
 

@@ -126,7 +126,10 @@ def _head(breakpoint_id: str, rows: list[Sequence[Any]]) -> str:
 
 
 def _broken(breakpoint_id: str) -> Refused:
-    msg = f"The history of {breakpoint_id} is inconsistent: an event is missing or was changed. Nothing was done."
+    msg = (
+        f"The history of {breakpoint_id} is inconsistent: an event is missing or was changed. The operation was "
+        "cancelled."
+    )
     return Refused(msg)
 
 

@@ -110,7 +110,7 @@ class PostgresBackup:
 
     def restore(self, archive: Archive, *, force: bool, progress: Progress, epoch: int | None = None) -> Path | None:
         if force:
-            msg = "--force works only with SQLite. Create an empty database and restore into that."
+            msg = "--force works only with SQLite. Create an empty database and restore into it."
             raise Refused(msg)
         engine = sa.create_engine(alchemy_url(self._url), poolclass=sa.NullPool)
         with engine.begin() as outer:

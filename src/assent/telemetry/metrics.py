@@ -209,7 +209,7 @@ class Metrics:
             spread.give(decisions, [decision, by])
         yield decisions
         late = HistogramMetricFamily(
-            "assent_expiry_lateness_seconds", "Delay between a deadline and the resulting end of the breakpoint."
+            "assent_expiry_lateness_seconds", "Delay between a breakpoint's deadline and the time when it ended."
         )
         self._late.give(late)
         yield late
@@ -246,7 +246,7 @@ class Metrics:
             figures.checkpoint_age_seconds,
         )
         age = float("inf") if self._figures_at is None else time.monotonic() - self._figures_at
-        yield _gauge("assent_figures_age_seconds", "Time since the database was last queried.", age)
+        yield _gauge("assent_figures_age_seconds", "Time since the database metrics were last updated.", age)
         yield _by_state("assent_queue_jobs", "Jobs in the queue.", self._queue)
 
 

@@ -31,10 +31,10 @@ from assent.wire.tokens import CreateToken
 MOST_SESSIONS = 50
 DAY = 24 * 3600
 PERSONAL = {
-    "reviewer": "answers on your behalf",
+    "reviewer": "can answer on your behalf",
     "viewer": "read-only",
-    "rule-admin": "manages rules",
-    "auditor": "verifies and exports the audit log",
+    "rule-admin": "can manage rules",
+    "auditor": "can verify and export the audit log",
     "admin": "can do everything you can",
 }
 """The kinds of tokens that people can create for themselves."""
@@ -50,7 +50,7 @@ _KINDS = {
 DONE = {
     "password": "Password changed. You have been signed out of all other sessions.",
     "display": "Display preferences saved.",
-    "reached": "Saved. Applies to notifications sent from now on.",
+    "reached": "Preferences saved. They apply to notifications sent from now on.",
     "linked": "Account linked. Answers from it now count as yours.",
     "revoked": "Token revoked. It stops working within seconds.",
     "unlinked": "Account unlinked. Answers from it no longer count as yours.",
@@ -207,7 +207,7 @@ async def create_token(visit: Visit) -> Response:
         return await _account_page(visit, error)
     hints = (
         "Copy it now. It is not stored and cannot be shown again.",
-        "Send it as Authorization: Bearer …, or set ASSENT_TOKEN. All actions with it are attributed to you.",
+        "Send it as Authorization: Bearer …, or set ASSENT_TOKEN. All actions taken with it are attributed to you.",
     )
     return secret_page(visit, title=f"Token {asked.name}", secret=secret, hints=hints, back="/account#tokens")
 

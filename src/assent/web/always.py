@@ -66,7 +66,7 @@ async def always(visit: Visit) -> Response:
         action=RuleAction.AUTO.value,
         note=given.note,
         expires=given.expires,
-        why=given.why or f"Always approve, chosen on {row.id}",
+        why=given.why or f"Created with “Always approve” on {row.id}",
     )
     if visit.form.get("do") == "test":
         return redirect(f"/breakpoints/{row.id}/always?" + typed.address().partition("?")[2])

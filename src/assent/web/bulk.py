@@ -51,7 +51,7 @@ async def decide(visit: Visit) -> Response:
         long = f"The comment has {len(comment):,} characters, but the limit is {MAX_TEXT:,}. Shorten it."
         return await _confirm_page(visit, chosen, problem=long)
     batch = await visit.site.database.write(_new_batch)
-    refused = [(row, f"Respond to this breakpoint individually: {why.rstrip('.')}.") for row, why in chosen.left_out]
+    refused = [(row, f"Answer this breakpoint individually: {why.rstrip('.')}.") for row, why in chosen.left_out]
     answer = Answer(approved=approved, comment=comment or None)
     for row in chosen.rows:
         # One transaction each, so that a breakpoint that was decided meanwhile does not affect the others.

@@ -273,5 +273,5 @@ def consequences(
 def _effect(answer: Answer, undo_seconds: int) -> str:
     effect = "The agent continues" if answer.approved else "The agent receives your rejection and the reason"
     if undo_seconds:
-        return f"{effect} in {undo_seconds} seconds. You can undo until then."
+        return f"{effect} in {undo_seconds} seconds. You can undo your answer until then."
     return f"{effect} immediately. This cannot be undone."

@@ -249,9 +249,7 @@ def trouble(error: AssentError, payload: Mapping[str, Any]) -> Trouble:
     if isinstance(error, AlreadyEnded):
         return _too_late(error)
     if isinstance(error, DigestMismatch):
-        text = (
-            "The content differs from what your page showed, so nothing was sent. Review it below before you respond."
-        )
+        text = "The content differs from what your page showed, so nothing was sent. Review it below before you answer."
         return Trouble("The content has changed", text)
     if isinstance(error, InvalidRequest):
         return _at_control(error, payload)

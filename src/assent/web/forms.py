@@ -121,7 +121,7 @@ def _value(pointer: str, field: Mapping[str, Any], text: str) -> Json:
     kind = field["type"]
     if kind == "boolean":
         if text not in {TRUE, FALSE}:
-            raise InvalidRequest.at(pointer, "answer yes or no")
+            raise InvalidRequest.at(pointer, "choose yes or no")
         return text == TRUE
     return text if kind == "string" else _number(pointer, kind, text.strip())
 

@@ -82,7 +82,7 @@ async def _gate_page(visit: Visit, gate: str) -> Response:
     asked = query if not cursor else _from(query, cursor)
     found = await visit.site.history.page(asked)
     if not found and not cursor:
-        msg = f"No breakpoints found at the gate {gate!r} in this project."
+        msg = f"No breakpoints found at gate {gate!r} in this project."
         raise NotFound(msg)
     now = visit.site.clock.now()
     standing = await visit.site.history.standing(query)

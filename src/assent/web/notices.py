@@ -17,7 +17,7 @@ UNDONE = "Undone. The agent was not notified."
 NOTHING_TO_UNDO = "Nothing to undo. You do not have an unsent answer here."
 PLAIN = {
     "commented": "Comment sent.",
-    "claimed": "Claimed. Other reviewers see your name on it.",
+    "claimed": "Claimed. Other reviewers can see your name on it.",
     "unclaimed": "Unclaimed.",
     "assigned": "Reassigned.",
     "snoozed": "Snoozed. It returns to your inbox later.",
@@ -84,7 +84,7 @@ async def _answered(visit: Visit, asked: Filters, breakpoint_id: str) -> Notice 
 async def _aftermath(visit: Visit, row: Whole) -> str:
     """Describe the effect of an answer on other reviewers."""
     if row.status == "waiting":
-        return "Other reviewers still have to answer."
+        return "Other reviewers still need to answer."
     dropped = [each.metadata for each in await visit.site.inbox.history(row.id) if each.type == "answer-dropped"]
     stopped = [str(each["person"]) for each in dropped if each.get("approved") and each["person"] != visit.who.name]
     if row.ended_by != str(visit.who.actor) or not stopped:

@@ -144,7 +144,7 @@ def told(event: Event) -> str:
         "created": "created this",
         "commented": "commented",
         "released": f"{metadata.get('decision', 'decided')} this",
-        "warned": f"got a warning: {metadata.get('warning', '')}",
+        "warned": f"received a warning: {metadata.get('warning', '')}",
         "expired": "marked this as expired",
         "cancelled": "cancelled this",
         "purged": "deleted the content",
@@ -162,7 +162,7 @@ def told(event: Event) -> str:
 def _told_drop(metadata: Mapping[str, Any]) -> str:
     approved = metadata.get("approved")
     kind = "answer" if approved is None else "approval" if approved else "rejection"
-    return f"did not send the {kind} by {metadata.get('person', 'a reviewer')}: {metadata.get('why', '')}"
+    return f"did not send {metadata.get('person', 'a reviewer')}’s {kind}: {metadata.get('why', '')}"
 
 
 def _named(names: Any) -> str:  # noqa: ANN401  # metadata is arbitrary JSON

@@ -34,7 +34,7 @@ async def snooze(visit: Visit) -> Response:
     row, minutes, triage = await load(visit), visit.form.get("minutes", ""), visit.site.triage
     try:
         if not (minutes.isascii() and minutes.isdigit() and len(minutes) < 6 and int(minutes) <= LONGEST_MINUTES):  # noqa: PLR2004
-            raise InvalidRequest.at("/minutes", "must be a number of minutes, at most one week")
+            raise InvalidRequest.at("/minutes", "must be a number of minutes, up to one week")
         until = visit.site.clock.now() + int(minutes) * 60 * SECOND
         put_off = partial(triage.snooze, breakpoint_id=row.id, until=until, by=visit.who)
         wake = partial(triage.wake, breakpoint_id=row.id, by=visit.who)

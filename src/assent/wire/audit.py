@@ -1,4 +1,4 @@
-"""The JSON shapes of checkpoints and proofs; no behaviour."""
+"""JSON models of events, checkpoints and proofs."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from assent.wire.words import Strict
 
 
 class CheckpointView(Strict):
-    """A signed checkpoint. `note` is the signed text with its signature; the other fields are parsed from it."""
+    """A signed checkpoint. `note` is the signed text with its signature, from which the other fields are parsed."""
 
     number: int
     size: int
@@ -14,7 +14,7 @@ class CheckpointView(Strict):
     at: str
     key_id: str
     note: str
-    """Signed text, including its signature."""
+    """Text of the checkpoint, including its signature."""
 
 
 class CheckpointPage(Strict):
@@ -23,7 +23,7 @@ class CheckpointPage(Strict):
 
 
 class AuditEventView(Strict):
-    """An event of a breakpoint, or an admin event, which has `adminChain` and `subject` instead."""
+    """A breakpoint event, or an admin event, which has `adminChain` and `subject` instead of `breakpointId`."""
 
     at: str
     breakpoint_id: str | None = None
@@ -50,7 +50,7 @@ class CheckpointKeyView(Strict):
     origin: str
     public_key: str
     verifier_key: str
-    """Key in the format that signed-note tools use."""
+    """Public key in the format that signed-note tools expect."""
     created_at: str
     created_by: str
     retired_at: str | None = None
@@ -72,9 +72,11 @@ class IncludedEvent(Strict):
 class InclusionView(Strict):
     id: str
     checkpoint: CheckpointView
+    """Checkpoint that the proofs refer to."""
     events: list[IncludedEvent]
+    """Events with their inclusion proofs."""
     waiting: int
-    """Number of events that no checkpoint covers yet."""
+    """Number of events that are not yet covered by a checkpoint."""
 
 
 class ConsistencyView(Strict):

@@ -1,4 +1,4 @@
-"""What a pattern would have approved."""
+"""Back-tests of a pattern."""
 
 from typing import Annotated
 
@@ -11,13 +11,14 @@ Examples = Annotated[int, Field(ge=0, le=1000)]
 
 
 class BacktestRule(Strict):
-    """A pattern to back-test; nothing is saved."""
+    """A pattern to back-test without saving a rule."""
 
     pattern: Pattern
     action: RuleActionName = "auto-approve"
     days: Days = 30
+    """Number of days to look back."""
     limit: Examples = 50
-    """Maximum length of each list."""
+    """Maximum number of breakpoints in each list."""
 
 
 class PastBreakpoint(Strict):
@@ -29,6 +30,7 @@ class PastBreakpoint(Strict):
     agent_id: str
     created_at: str
     decision: DecisionName | None = None
+    """Decision, if one was made."""
     decided_by: str | None = None
     at: str | None = None
     feedback: str | None = None
@@ -47,26 +49,29 @@ class Backtest(Strict):
 
     pattern: str
     action: RuleActionName
+    """Action of the rule."""
     days: int
     since: str
     until: str
     scanned: int
-    """Number of breakpoints in this period."""
+    """Number of breakpoints in the period."""
     matched: int
-    """Number of matching breakpoints: the sum of stopped, purged, and wouldApprove or wouldStop."""
+    """Number of breakpoints that match the pattern. This is the sum of `stopped`, `purged` and either `wouldApprove` or
+    `wouldStop`.
+    """
     unknown: int
-    """Number of breakpoints for which it is unknown whether the pattern matches."""
+    """Number of breakpoints for which the server cannot determine whether the pattern matches."""
     stopped: int
-    """Number of breakpoints that would have required human approval anyway."""
+    """Number of matching breakpoints that would have required human approval regardless of the rule."""
     purged: int
-    """Number of matching breakpoints whose purged content may have required human approval."""
+    """Number of matching breakpoints that may have required human approval, but whose content has been purged."""
     would_approve: int
-    """Number of breakpoints that an auto-approve rule would have approved; 0 for a never rule."""
+    """Number of breakpoints that an auto-approve rule would have approved. Always 0 for a never rule."""
     would_stop: int
-    """Number of breakpoints that a never rule would have stopped; 0 for an auto-approve rule."""
+    """Number of breakpoints that a never rule would have stopped. Always 0 for an auto-approve rule."""
     approved: int
-    """Number of affected breakpoints that were approved. The other outcomes are counted in rejected, timedOut, auto,
-    expired, cancelled and waiting.
+    """Number of affected breakpoints that were approved. The other outcomes are counted in `rejected`, `timedOut`,
+    `auto`, `expired`, `cancelled` and `waiting`.
     """
     rejected: int
     timed_out: int
@@ -75,9 +80,10 @@ class Backtest(Strict):
     cancelled: int
     waiting: int
     rejections: list[PastBreakpoint]
-    """Newest affected breakpoints that people rejected."""
+    """The most recent affected breakpoints that people rejected."""
     waiting_items: list[PastBreakpoint]
-    """Newest affected breakpoints that are pending."""
+    """The most recent affected breakpoints that are still pending."""
     auto_items: list[PastBreakpoint]
-    """For a never rule: newest affected breakpoints that rules approved."""
+    """For a never rule, the most recent affected breakpoints that rules approved."""
     more: CutLists
+    """Whether each of these lists was truncated."""

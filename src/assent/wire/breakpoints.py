@@ -1,4 +1,4 @@
-"""Breakpoints as they are raised, answered and read."""
+"""JSON models for creating, answering and reading breakpoints."""
 
 from typing import Annotated, Any, Literal
 
@@ -24,107 +24,115 @@ from assent.wire.words import (
 
 class ContextFile(Strict):
     path: Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")]
+    """Path of the file, as shown to reviewers."""
     format: Format
+    """Format in which the file is displayed."""
     language: Annotated[str, StringConstraints(max_length=50)] | None = None
+    """Programming language of the file."""
     content: str | None = None
-    """Text of the file. Set one of content, contentBase64 and sha256. A file with none of them is shown as not
-    provided.
+    """Text of the file. Set only one of `content`, `contentBase64` and `sha256`. If none of them is set, the file is
+    displayed as not provided.
     """
     content_base64: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+/]*={0,2}$")] | None = None
+    """Base64-encoded content of the file."""
     sha256: Sha256 | None = None
-    """SHA-256 of an uploaded file."""
+    """SHA-256 hash of a file that was uploaded earlier."""
 
 
 class Context(Open):
     run_id: Name | None = None
-    """Same as runId. If both are set, they must be equal."""
+    """Same as the top-level `runId`. If both are set, they must be equal."""
     files: Annotated[list[ContextFile], Field(max_length=100)] | None = None
+    """Context files to show to reviewers."""
 
 
 class Payload(Open):
-    """The content of a breakpoint. Unknown fields are kept and shown."""
+    """The content of a breakpoint. Unknown fields are kept and shown to reviewers."""
 
     question: Text | None = None
     """Question for the reviewers."""
     title: Title | None = None
-    """Same as the top-level title. If both are set, they must be equal."""
+    """Same as the top-level `title`. If both are set, they must be equal."""
     context: Context | None = None
+    """Additional context for reviewers."""
     expert: Name | Experts | None = None
-    """People, groups or `owner` that must answer. Required for collect-all and quorum."""
+    """People, groups or `owner` who must answer. Required for `collect-all` and `quorum`."""
     tags: Annotated[list[Tag], Field(max_length=50)] | None = None
-    """Added to the top-level tags."""
+    """Tags to add to the top-level `tags`."""
     strategy: StrategyName | None = None
-    """How answers are combined into a decision. Default: `single`."""
+    """Strategy that determines how answers become a decision. Default: `single`."""
     previous_feedback: Text | None = None
-    """Feedback on the previous attempt."""
+    """Feedback that the agent received on its previous attempt."""
     attempt: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    """Attempt number."""
+    """Number of the agent's current attempt."""
     breakpoint_id: Gate | None = None
-    """Gate. By default, derived from the title or the question."""
+    """Name of the gate. By default, it is derived from the title or the question."""
     auto_approve_after_n: Annotated[int, Field(ge=-1, le=1_000_000)] | None = None
-    """Auto-approve after this many consecutive human approvals of this gate for this agent. Disabled if less than 1."""
+    """Number of consecutive human approvals of this gate for this agent after which breakpoints are auto-approved.
+    Values below 1 disable this.
+    """
     present_always_approve: bool | None = None
-    """Whether to offer "Always approve" to the reviewer. Default: true."""
+    """Whether to offer reviewers the "Always approve" button. Default: `true`."""
     options: Annotated[list[Title], Field(min_length=1, max_length=50)] | None = None
-    """Labels to choose from. An approval must include one."""
+    """Options that reviewers can choose from. If set, each approval must include one."""
     form: dict[str, Any] | None = None
-    """Flat JSON Schema to fill in: string, boolean, integer and number fields."""
+    """Form for reviewers to fill in, as a flat JSON Schema with string, boolean, integer and number fields."""
     hard_stop: bool | None = None
-    """If true, human approval is required; rules cannot approve it."""
+    """If `true`, the breakpoint requires human approval, and rules cannot approve it."""
     risk: Literal["low", "medium", "high"] | None = None
-    """Risk. To approve a high-risk breakpoint, the reviewer must type the gate name."""
+    """Risk level. To approve a high-risk breakpoint, the reviewer must type the gate name."""
     editable: Annotated[list[Name], Field(max_length=100)] | None = None
-    """Names of the values that the reviewer can change."""
+    """Names of the values that reviewers can change."""
     consumer: Name | None = None
-    """Agent ID or pattern of agent IDs that may consume the receipt, in addition to the creating agent."""
+    """Agent ID, or pattern that matches agent IDs, of other agents that may consume the receipt."""
 
 
 class CreateBreakpoint(Strict):
     agent_id: Name
-    """Agent that asks."""
+    """ID of the agent that asks the question."""
     run_id: Name | None = None
-    """Run that the breakpoint belongs to."""
+    """ID of the run that the breakpoint belongs to."""
     title: Title | None = None
-    """Short title."""
+    """Short title of the breakpoint."""
     payload: Payload
-    """Content. Unknown fields are kept and shown."""
+    """Content of the breakpoint. Unknown fields are kept and shown to reviewers."""
     tags: Annotated[list[Tag], Field(max_length=50)] | None = None
-    """Tags."""
+    """Tags that rules, routes and reviewers can filter by."""
     ttl_seconds: Annotated[int, Field(ge=1, le=MAX_TTL)] | None = None
-    """Seconds until the deadline, limited by the policy. Default: the timeout of the first matching route, then the
-    policy's limit, otherwise no deadline.
+    """Number of seconds until the deadline, up to the maximum in the project's policy. Default: the timeout of the
+    first matching route or, if it has none, the policy's maximum. If neither exists, there is no deadline.
     """
     on_timeout: Literal["expire", "reject"] | None = None
-    """Outcome at the deadline; default `expire`. `reject` releases it as rejected. A route's timeout sets its own
-    outcome.
+    """What happens at the deadline. Default: `expire`. With `reject`, the breakpoint is released as rejected. If the
+    deadline comes from a route's timeout, the route determines the outcome instead.
     """
     callback_url: (
         Annotated[str, StringConstraints(max_length=2000, pattern=r"^https?://[^\s\x00-\x1f\x7f]+$")] | None
     ) = None
-    """URL for callbacks. Must be public."""
+    """URL to which callbacks are sent. It must be publicly accessible."""
     priority: Literal["low", "normal", "high", "urgent"] | None = None
-    """Default: `normal`."""
+    """Priority of the breakpoint. Default: `normal`."""
 
 
 class GiveFeedback(Strict):
     """A comment or an answer. `release` approves unless `approved` is false; `approved` alone implies `release`."""
 
     comment: Text | None = None
-    """Comment. If neither release nor approved is set, only the comment is recorded."""
+    """Text of the comment. If neither `release` nor `approved` is set, only the comment is recorded."""
     release: bool | None = None
-    """If true, this is an answer, which approves unless approved is false."""
+    """If `true`, the request is an answer, and it approves unless `approved` is `false`."""
     approved: bool | None = None
-    """Whether the answer approves. If set, this is an answer even without release."""
+    """Whether the answer approves or rejects. If this field is set, the request is an answer even without `release`."""
     option: Title | None = None
-    """Chosen option. Required for approval if the breakpoint has options."""
+    """Option that the reviewer chose. Required for approval if the breakpoint has options."""
     answers: dict[str, Any] | None = None
-    """Form values. Required for approval if the form has required fields."""
+    """Values of the form fields. Required for approval if the form has required fields."""
     edits: dict[str, Any] | None = None
-    """Changed values. Only editable values can be changed."""
+    """Values that the reviewer changed. Only editable values can be changed."""
     confirm: Annotated[str, StringConstraints(max_length=300)] | None = None
-    """Gate name. Required to approve a high-risk breakpoint."""
+    """Name of the gate. Required to approve a high-risk breakpoint."""
     digest: Sha256 | None = None
-    """Content hash of the version you reviewed. The request fails if it differs from the stored hash."""
+    """Content hash of the version that you reviewed. The request fails if it differs from the stored hash."""
 
 
 class AutoApproval(Strict):
@@ -145,19 +153,24 @@ class BreakpointResult(Open):
     """The outcome for the agent; `approved` is true only after an explicit approval."""
 
     approved: bool
-    """True only after an explicit approval."""
+    """`true` only after an explicit approval."""
     status: StatusName
+    """Status of the breakpoint."""
     auto: bool
-    """Whether it was auto-approved."""
+    """Whether the breakpoint was auto-approved."""
     decision: DecisionName | None = None
+    """Decision, if one was made."""
     response: str | None = None
-    """The comment, if any; otherwise the option, if any; otherwise the decision."""
+    """The reviewer's comment or, if there is none, the chosen option or the decision."""
     feedback: str | None = None
-    """All comments submitted with answers."""
+    """All comments that were submitted with answers."""
     option: str | None = None
-    """Chosen option. If the reviewer filled in a form or changed values, `answers` and `edits` are also set."""
+    """Option that the reviewer chose. If the reviewer filled in a form or changed values, `answers` or `edits` is also
+    set.
+    """
     responded_by: str | None = None
     all_responses: list[OneResponse] | None = None
+    """Answers of all people."""
     via: str | None = None
 
 
@@ -170,7 +183,7 @@ class Feedback(Strict):
 
 
 class PendingAnswer(Strict):
-    """An answer in its undo window; shown to reviewers, not to agents."""
+    """An answer that can still be undone, which agents cannot see."""
 
     by: str
     approved: bool
@@ -180,10 +193,11 @@ class PendingAnswer(Strict):
 class BreakpointSummary(Strict):
     id: str
     breakpoint_id: str
-    """Same as id."""
+    """Same as `id`."""
     status: StatusName
+    """Status of the breakpoint."""
     decision: DecisionName | None = None
-    """Set only if the status is released."""
+    """Decision. Set only if `status` is `released`."""
     agent_id: str
     run_id: str | None = None
     title: str | None = None
@@ -192,15 +206,16 @@ class BreakpointSummary(Strict):
     tags: list[str]
     experts: list[str]
     strategy: StrategyName
+    """Strategy that determines how answers become a decision."""
     risk: str | None = None
     priority: str
     attempt: int | None = None
     created_at: str
     updated_at: str
     deadline: str | None = None
-    """Deprecated name of dueAt."""
+    """Deprecated name of `dueAt`."""
     due_at: str | None = None
-    """Deadline."""
+    """Deadline of the breakpoint."""
     released_at: str | None = None
     expired_at: str | None = None
     cancelled_at: str | None = None
@@ -210,27 +225,34 @@ class BreakpointSummary(Strict):
 class BreakpointView(BreakpointSummary):
     payload: dict[str, Any]
     feedback: list[Feedback]
+    """Comments on the breakpoint."""
     responses: list[OneResponse]
-    """Each person's current answer."""
+    """The current answer of each person."""
     pending_answers: list[PendingAnswer] | None = None
-    """Browser answers that can still be undone. Not shown to agents. Changes to this list do not increase version."""
+    """Answers from the browser that can still be undone. Agents cannot see them. Changes to this list do not increase
+    `version`.
+    """
     result: BreakpointResult | None = None
-    """Outcome, set once the breakpoint has ended."""
+    """Outcome of the breakpoint. Set once the breakpoint has ended."""
     auto_approval: AutoApproval
+    """Whether rules or earlier approvals would approve the breakpoint, and why."""
     digest: str
-    """Content hash (SHA-256)."""
+    """Content hash (SHA-256) of the breakpoint."""
     ttl_seconds: int | None = None
     on_timeout: Literal["expire", "reject"]
+    """What happens at the deadline."""
     callback_url: str | None = None
-    """Callback URL as submitted, visible to everyone who can read the breakpoint."""
+    """Callback URL, exactly as submitted. It is visible to everyone who can read the breakpoint."""
     created_by: str
     warnings: list[str]
     version: int
-    """Number of events. Used as the ETag, such as `"v3"`."""
+    """Number of events. It is also the ETag, for example `"v3"`."""
     purged_at: str | None = None
-    """When the content was purged. After that, payload is empty, result is shortened and comments are blank."""
+    """Time at which the content was purged. After that, `payload` is empty, `result` is shortened and comments are
+    blank.
+    """
     agent_id_claimed: bool | None = None
-    """True if the token may claim any agent ID. In that case, auto-approve rules on agentId do not match."""
+    """Whether the token may claim any agent ID. If `true`, auto-approve rules based on `agentId` do not match."""
 
 
 class BreakpointStatus(Strict):

@@ -1,4 +1,4 @@
-"""The JSON shapes of channels, routes, preferences and links; no behaviour."""
+"""JSON models of channels, routes, preferences and linked accounts."""
 
 from typing import Annotated, Any, Literal
 
@@ -19,17 +19,18 @@ WallTime = Annotated[str, StringConstraints(pattern=r"^([01][0-9]|2[0-3]):[0-5][
 
 class CreateChannel(Strict):
     name: ChannelName
-    """Allowed characters: `a-z`, digits, `.`, `_` and `-`."""
+    """Name of the channel. It can contain `a-z`, digits, `.`, `_` and `-`."""
     type: ChannelType
-    """`webhook`, `slack`, `email`, `jira` or `apprise`."""
+    """Type of the channel: `webhook`, `slack`, `email`, `jira` or `apprise`."""
     settings: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """Settings for this channel type. Secrets must be references: `env:NAME` or `file:PATH`."""
+    """Settings for this type of channel. Secrets must be references in the form `env:NAME` or `file:PATH`."""
     enabled: bool = True
+    """Whether the channel is enabled."""
 
 
 class ChangeChannel(Strict):
     name: ChannelName | None = None
-    """Can be changed only while no route uses the old name."""
+    """New name. You can rename a channel only if no route uses the old name."""
     settings: dict[str, Any] | None = None
     """Settings to change. To remove a setting, set it to null."""
     enabled: bool | None = None
@@ -40,26 +41,26 @@ class ChannelView(Strict):
     name: str
     type: str
     settings: dict[str, Any] | None = None
-    """Shown to admins only. Secrets are shown as references."""
+    """Settings of the channel, which only admins can see. Secrets are shown as references."""
     enabled: bool
     disabled_because: str | None = None
     problem: str | None = None
-    """Why the configuration does not work. Shown to admins only."""
+    """Why the configuration does not work. Only admins can see this."""
     source: str
-    """`file` for channels defined in assent.yaml, which cannot be edited here."""
+    """`file` if the channel is defined in `assent.yaml`. Such channels cannot be edited through the API."""
     callback_url: str
-    """URL that the provider calls."""
+    """URL that the provider sends requests to."""
     created_by: str
     created_at: str
     updated_at: str
     ok_at: str | None = None
-    """Time of the last success."""
+    """Time of the last successful delivery or test."""
     failed_at: str | None = None
-    """Time of the last failure."""
+    """Time of the last failed delivery or test."""
     last_error: str | None = None
-    """Shown to admins only."""
+    """Most recent error, which only admins can see."""
     heard_at: str | None = None
-    """Time of the last inbound message."""
+    """Time at which the last inbound message arrived."""
 
 
 class ChannelPage(Strict):
@@ -68,52 +69,58 @@ class ChannelPage(Strict):
 
 class TryChannel(Strict):
     send: bool = False
-    """Also send a test message."""
+    """Whether to also send a test message."""
 
 
 class ChannelTest(Strict):
     ok: bool
     detail: str
-    """Result of the test. A failed test also returns status 200."""
+    """Result of the test. The response status is 200 even if the test failed."""
     sent: bool
 
 
 class EscalationLevel(Strict):
     after: Length
-    """Time after creation. Must increase with each level."""
+    """Time after the breakpoint was created, such as `1h`. It must increase with each level."""
     to: Targets
-    """Additional recipients, who may answer from then on."""
+    """Additional recipients, who are allowed to answer from this level on."""
     channels: ChannelNames | None = None
+    """Channels for the additional recipients."""
 
 
 class RouteTimeout(Strict):
     after: Length
+    """Time after the breakpoint was created, such as `1d`."""
     then: Literal["expire", "reject"]
+    """What happens when this time has passed."""
 
 
 class RouteFields(Strict):
     to: Targets | None = None
-    """`experts` (default), `owner`, `group:NAME` or `person:NAME`."""
+    """Recipients: `experts` (default), `owner`, `group:NAME` or `person:NAME`."""
     fallback: ChannelNames | None = None
-    """Channels to try in order if a delivery fails."""
+    """Channels to try, in order, if a delivery fails."""
     remind: Annotated[list[Length], Field(max_length=20)] | None = None
-    """Reminder times after creation, in increasing order, such as `["30m", "2h"]`."""
+    """Times after the creation of the breakpoint at which to send reminders, in increasing order, such as `["30m",
+    "2h"]`.
+    """
     escalate: Annotated[list[EscalationLevel], Field(max_length=20)] | None = None
-    """Escalation levels."""
+    """Levels of escalation, in order."""
     timeout: RouteTimeout | None = None
-    """Timeout and its outcome."""
+    """Timeout of the breakpoint and its outcome."""
     quiet: bool | None = None
-    """If false, quiet hours are ignored."""
+    """Whether to respect quiet hours. If `false`, people are notified at any hour."""
     note: Annotated[str, StringConstraints(min_length=1, max_length=500)] | None = None
+    """Note about the route."""
     enabled: bool | None = None
-    """Default: true."""
+    """Whether the route is enabled. Default: `true`."""
 
 
 class CreateRoute(RouteFields):
     pattern: Annotated[str, StringConstraints(min_length=1, max_length=4000)]
-    """Pattern that selects breakpoints."""
+    """Pattern that determines which breakpoints the route applies to."""
     channels: Annotated[list[ChannelName], Field(min_length=1, max_length=20)]
-    """Channel names."""
+    """Names of the channels to use."""
 
 
 class ChangeRoute(RouteFields):
@@ -129,12 +136,15 @@ class RouteView(Strict):
     fallback: list[str] | None = None
     remind: list[str] | None = None
     escalate: list[EscalationLevel] | None = None
+    """Levels of escalation, in order."""
     timeout: RouteTimeout | None = None
     quiet: bool = True
     note: str | None = None
     enabled: bool
     source: str
-    """`file` for routes defined in assent.yaml. They come first and cannot be edited here."""
+    """`file` if the route is defined in `assent.yaml`. Such routes are evaluated first and cannot be edited through the
+    API.
+    """
     created_by: str
     created_at: str
     updated_at: str
@@ -146,29 +156,30 @@ class RoutePage(Strict):
 
 class RouteOrder(Strict):
     ids: Annotated[list[Annotated[str, StringConstraints(max_length=64)]], Field(max_length=1000)]
-    """IDs of all routes in the new order, except those defined in assent.yaml."""
+    """IDs of all routes in the new order, except for routes that are defined in `assent.yaml`."""
 
 
 class CheckRoutes(Strict):
     breakpoint_id: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
     """ID of a pending breakpoint."""
     breakpoint: CreateBreakpoint | None = None
-    """Hypothetical breakpoint, instead of breakpointId."""
+    """Hypothetical breakpoint, if you do not set `breakpointId`."""
 
 
 class TellingView(Strict):
     channel: str
     person: str | None = None
-    """Omitted if the channel posts to a room."""
+    """Recipient. Omitted if the channel posts to a chat room."""
     not_before: str | None = None
-    """End of the person's quiet hours."""
+    """End of the person's quiet hours, if the message has to wait for it."""
 
 
 class RouteStepView(Strict):
     kind: Literal["ask", "remind", "escalate", "time-out"]
+    """What happens in this step."""
     at: str
     told: list[TellingView]
-    """Recipients."""
+    """Recipients who are notified in this step."""
     then: str | None = None
 
 
@@ -176,40 +187,43 @@ class RouteCheck(Strict):
     route_id: str | None = None
     pattern: str | None = None
     steps: list[RouteStepView]
+    """Steps of the route, in order."""
     warnings: list[str]
-    """Problems, such as steps that would not notify anyone."""
+    """Warnings, for example about steps that would not notify anyone."""
 
 
 class QuietBody(Strict):
     from_: Annotated[WallTime, Field(alias="from")]
-    """Such as `22:00`."""
+    """Time at which quiet hours start, such as `22:00`."""
     to: WallTime
+    """Time at which quiet hours end."""
     timezone: Annotated[str, StringConstraints(min_length=1, max_length=100)]
-    """Such as `Europe/Berlin`."""
+    """Time zone, such as `Europe/Berlin`."""
 
 
 class AwayBody(Strict):
     deputy: Handle
     """Reviewer who answers on the person's behalf."""
     from_: Annotated[Moment | None, Field(alias="from")] = None
-    """Start time."""
+    """Time at which the absence starts."""
     until: Moment | None = None
-    """End time."""
+    """Time at which the absence ends."""
 
 
 class PreferencesBody(Strict):
     channels: ChannelNames | None = None
-    """Channels in order of preference. They replace the route's channels that reach people."""
+    """Channels in order of preference. They replace those of the route's channels that notify individual people."""
     quiet: QuietBody | None = None
-    """Quiet hours."""
+    """Hours during which the person is not notified."""
     away: AwayBody | None = None
-    """Absence."""
+    """Absence of the person."""
 
 
 class LinkBody(Strict):
     identity: Identity
-    """Account on the channel, such as `T01:U02` in Slack. Must not be linked to another person."""
+    """Account on the channel, such as `T01:U02` in Slack. It must not be linked to another person."""
     person: Handle
+    """Username of the person."""
 
 
 class LinkView(Strict):

@@ -1,4 +1,4 @@
-"""What Claude Code sends to an http hook, and what it is told: in its own spelling."""
+"""Requests of Claude Code's HTTP hook, and the responses, with the field names that Claude Code uses."""
 
 from typing import Annotated, Any, Literal
 
@@ -8,19 +8,22 @@ Word = Annotated[str, StringConstraints(min_length=1)]
 
 
 class ClaudeHook(BaseModel):
-    """A tool call before it runs. Other fields are ignored."""
+    """A tool call that Claude Code is about to make. Unknown fields are ignored."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
     hook_event_name: Literal["PreToolUse", "PermissionRequest"]
+    """Type of the hook event."""
     session_id: Word
-    """Becomes the breakpoint's runId."""
+    """ID of the session, which becomes the breakpoint's `runId`."""
     cwd: Word
-    """The tool's working directory."""
+    """Working directory of the tool."""
     tool_name: Word
+    """Name of the tool."""
     tool_input: dict[str, Any]
+    """Arguments of the tool."""
     tool_use_id: Word | None = None
-    """ID of the call. Required for PreToolUse."""
+    """ID of the tool call. Required for `PreToolUse`."""
 
 
 class ClaudeHookOutput(BaseModel):

@@ -1,4 +1,4 @@
-"""What was told to whom, and how often it was tried."""
+"""JSON models of deliveries and their attempts."""
 
 from typing import Literal
 
@@ -9,19 +9,22 @@ DeliveryState = Literal["pending", "sending", "sent", "answered", "superseded", 
 
 class DeliveryView(Strict):
     id: str
-    """Sent as `webhook-id` in callbacks."""
+    """ID of the delivery, which callbacks contain as `webhook-id`."""
     breakpoint_id: str
     channel: str
     recipient: str
-    """Recipient. Agents and admins see the complete URL; everyone else sees it without its path."""
+    """Recipient of the message. If it is a URL, only agents and admins can see its path."""
     type: str
-    """Event type."""
+    """Type of the event."""
     seq: int
-    """Event number."""
+    """Number of the event in the breakpoint's history."""
     state: DeliveryState
+    """State of the delivery."""
     attempts: int
     next_attempt_at: str | None = None
-    """Set while the delivery is pending. If an earlier message must be sent first, the attempt happens later."""
+    """Earliest time of the next attempt. Set while the delivery is pending. If an earlier message has to be sent first,
+    the attempt is made later.
+    """
     last_error: str | None = None
     created_at: str
     updated_at: str
@@ -32,13 +35,14 @@ class AttemptView(Strict):
     at: str
     worker: str
     milliseconds: int | None = None
-    """Omitted while the attempt is running, or if its worker crashed."""
+    """Duration of the attempt. Omitted while the attempt is in progress, or if its worker crashed."""
     status: int | None = None
     error: str | None = None
 
 
 class DeliveryWithLog(DeliveryView):
     log: list[AttemptView]
+    """All attempts, oldest first."""
 
 
 class DeliveryPage(Strict):

@@ -1,4 +1,4 @@
-"""What was decided at a gate."""
+"""JSON models of past breakpoints and statistics per gate."""
 
 from assent.wire.words import DecisionName, StatusName, StrategyName, Strict
 
@@ -12,17 +12,20 @@ class HistoryEntry(Strict):
     agent_id: str
     title: str | None = None
     status: StatusName
+    """Status of the breakpoint."""
     decision: DecisionName | None = None
+    """Decision, if one was made."""
     decided_by: str | None = None
     auto: bool
-    """Auto-approved."""
+    """Whether the breakpoint was auto-approved."""
     matched_rule: str | None = None
-    """Rule that determined whether approval was required."""
+    """ID of the rule that determined whether human approval was required."""
     created_at: str
     ended_at: str | None = None
     response_seconds: float | None = None
-    """Set only if a person decided."""
+    """Number of seconds until the decision. Set only if a person made it."""
     strategy: StrategyName
+    """Strategy that determined how answers became a decision."""
     feedback: str | None = None
 
 
@@ -32,12 +35,14 @@ class AgentStreak(Strict):
 
 
 class GateSummary(Strict):
-    """Statistics on a gate's latest breakpoints. `complete` is false if older breakpoints were not counted."""
+    """Statistics on a gate's most recent breakpoints."""
 
     gate: str
     agent_id: str | None = None
     asked: int
-    """Sum of approved, rejected (by people or deadlines), auto, expired, cancelled and waiting."""
+    """Number of counted breakpoints, which is the sum of `approved`, `rejected` (by people or deadlines), `auto`,
+    `expired`, `cancelled` and `waiting`.
+    """
     approved: int
     rejected: int
     auto: int
@@ -46,15 +51,17 @@ class GateSummary(Strict):
     waiting: int
     median_response_seconds: float | None = None
     streak: int | None = None
-    """Consecutive approvals of the requested agentId."""
+    """Number of consecutive approvals for the requested `agentId`."""
     streaks: list[AgentStreak]
-    """Consecutive approvals (up to 1,000) for the 50 busiest agents. autoApproveAfterN is compared with them."""
+    """Number of consecutive approvals (up to 1,000) for each of the 50 busiest agents. This is the number that is
+    compared with `autoApproveAfterN`.
+    """
     counted_at_most: int
-    """Only the newest 2,000 breakpoints are counted."""
+    """Maximum number of breakpoints that are counted. Only the most recent 2,000 breakpoints of a gate are counted."""
     complete: bool
-    """False if the gate has older breakpoints that were not counted."""
+    """`false` if the gate has older breakpoints that were not counted."""
     since: str | None = None
-    """Creation time of the oldest counted breakpoint."""
+    """Time at which the oldest counted breakpoint was created."""
 
 
 class HistoryPage(Strict):

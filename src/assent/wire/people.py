@@ -1,4 +1,4 @@
-"""People and groups."""
+"""JSON models of people and groups."""
 
 from typing import Annotated
 
@@ -9,15 +9,17 @@ from assent.wire.words import Handle, RoleName, Strict, Title
 
 class CreatePerson(Strict):
     name: Handle
-    """Username. Allowed characters: `a-z`, digits, `.`, `_` and `-`. Must be unique across all projects."""
+    """Username. It can contain `a-z`, digits, `.`, `_` and `-`, and must be unique across all projects."""
     display_name: Title | None = None
+    """Name that is shown in the interface."""
     email: Annotated[str, StringConstraints(max_length=254, pattern=r"^[^@\s\x00-\x1f]+@[^@\s\x00-\x1f]+$")] | None = (
         None
     )
+    """Email address."""
     password: Annotated[str, StringConstraints(min_length=10, max_length=200)] | None = None
-    """If set, the account is flagged as set up by the caller."""
+    """Password. If you set one, the account is marked as set up by you until another admin confirms it."""
     roles: list[RoleName] = Field(default=["viewer"])
-    """Roles in this project."""
+    """Roles of the person in this project."""
 
 
 class ChangePerson(Strict):
@@ -26,13 +28,13 @@ class ChangePerson(Strict):
         None
     )
     password: Annotated[str, StringConstraints(min_length=10, max_length=200)] | None = None
-    """Ends the person's sessions and revokes their tokens. Rejected if an email channel in the home project reaches the
-    person; send a reset link instead.
+    """New password. Setting it ends the person's sessions and revokes their tokens. It is rejected if an email channel
+    in the home project can reach the person; send a reset link instead.
     """
     roles: list[RoleName] | None = None
-    """Replaces the person's roles in this project."""
+    """Roles that replace the person's current roles in this project."""
     active: bool | None = None
-    """If false, the account is closed, and its tokens and sessions stop working."""
+    """Whether the account is active. If `false`, its tokens and sessions stop working."""
 
 
 class PersonView(Strict):
@@ -41,12 +43,14 @@ class PersonView(Strict):
     display_name: str
     email: str | None = None
     roles: list[RoleName]
-    """Roles in this project."""
+    """Roles of the person in this project."""
     active: bool
     home: str | None = None
-    """This project, or `*` for admins of all projects. Null if another project manages the account."""
+    """Home project: this project, or `*` if only admins with access to all projects can manage the account. Null if
+    another project manages the account.
+    """
     reset_by: str | None = None
-    """Admins who set up or reset the person's access, until it is confirmed."""
+    """Admins who set up or reset the person's access. Set until the access has been confirmed."""
     created_at: str
 
 
@@ -56,7 +60,7 @@ class PersonPage(Strict):
 
 class PutGroup(Strict):
     members: Annotated[list[Handle], Field(max_length=1000)]
-    """Usernames. They replace the current members."""
+    """Usernames of the members. They replace all current members."""
 
 
 class GroupView(Strict):

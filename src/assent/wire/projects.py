@@ -1,4 +1,4 @@
-"""Projects, their policy and the secrets of their callbacks."""
+"""JSON models of projects, their policies and their callback secrets."""
 
 from typing import Annotated, Literal
 
@@ -10,9 +10,11 @@ from assent.wire.words import MAX_RETENTION, MAX_TTL, Handle, Strict, Tag, Title
 
 class CreateProject(Strict):
     id: Handle
+    """ID of the project. It can contain `a-z`, digits, `.`, `_` and `-`."""
     name: Title | None = None
+    """Display name of the project."""
     owner: Handle | None = None
-    """Person who owns the project. Default: the caller."""
+    """Username of the person who owns the project. Default: the caller."""
 
 
 class ChangeProject(Strict):
@@ -26,7 +28,7 @@ class ProjectView(Strict):
     owner: str | None = None
     created_at: str
     removed_at: str | None = None
-    """Set for removed projects."""
+    """Time at which the project was removed. Set only for removed projects."""
 
 
 class ProjectPage(Strict):
@@ -39,7 +41,7 @@ class CallbackSecretView(Strict):
     created_at: str
     created_by: str
     valid_until: str | None = None
-    """Set on the previous secret for a day after a rotation."""
+    """Time at which the secret becomes invalid. Set for the previous secret, for one day after a rotation."""
 
 
 class CallbackSecretPage(Strict):
@@ -50,22 +52,26 @@ class Policy(Strict):
     """A project's settings for approvals."""
 
     max_ttl_seconds: Annotated[int, Field(ge=1, le=MAX_TTL)] | None = None
-    """Maximum time until the deadline. Also the default deadline."""
+    """Maximum number of seconds until a breakpoint's deadline. This is also the default."""
     unknown_experts: Literal["warn", "refuse"] | None = None
-    """Whether to accept breakpoints with an unknown expert and add a warning (default), or refuse to create them."""
+    """What to do if a breakpoint has an unknown expert: create it with a warning (`warn`, the default), or refuse to
+    create it (`refuse`).
+    """
     retention_days: Annotated[int, Field(ge=1, le=MAX_RETENTION)] | None = None
-    """Number of days after which the content of ended breakpoints is purged. Default: never."""
+    """Number of days after which the content of ended breakpoints is purged. By default, it is never purged."""
     always_break_on: Annotated[list[Tag], Field(max_length=200)] | None = None
-    """Tags that always require human approval. Differences in case, invisible characters and whitespace
-    are ignored.
+    """Tags that always require human approval. When tags are compared, case, invisible characters and whitespace are
+    ignored.
     """
     ticket_tags: Annotated[list[Tag], Field(max_length=200)] | None = None
-    """Tags that require a Jira ticket before approval; rules cannot approve them."""
+    """Tags that require a Jira ticket before approval. Rules cannot approve breakpoints with these tags."""
     auto_approve_after_n: Literal["allow", "ignore"] | None = None
-    """Whether agents may request auto-approval after N approvals. Default: `allow`."""
+    """Whether to allow or ignore `autoApproveAfterN` in agents' requests. Default: `allow`."""
     auto_approve_floor: Annotated[int, Field(ge=1, le=MAX_FLOOR)] | None = None
-    """Minimum number of consecutive approvals. Smaller requests are raised to this number. Default: 3."""
+    """Minimum value for `autoApproveAfterN`. If an agent requests a smaller number, this one is used instead. Default:
+    `3`.
+    """
     auto_approve_counts: Literal["gate", "question"] | None = None
-    """Which approvals count if the payload does not include arguments: those with the same gate (default), or those
-    with the same gate and question.
+    """Which consecutive approvals are counted if the payload does not include arguments: approvals of the same gate
+    (`gate`, the default), or approvals of the same gate and question (`question`).
     """

@@ -1,4 +1,4 @@
-"""Receipts, and the keys that sign them."""
+"""JSON models of receipts and receipt keys."""
 
 from typing import Annotated, Any, Literal
 
@@ -9,7 +9,7 @@ from assent.wire.words import Sha256, Strict
 
 class ApproverView(Strict):
     by: str
-    """`person:…` or `rule:…`."""
+    """Approver, in the form `person:…` or `rule:…`."""
     via: str
     at: str
     expert: str | None = None
@@ -25,35 +25,39 @@ class ReceiptView(Strict):
     """A receipt. The signature covers all other fields in canonical form. Absent fields are omitted, not null."""
 
     version: Literal[1]
+    """Version of the receipt format."""
     breakpoint_id: str
     project: str
     gate: str
     agent_id: str
     digest: Sha256
     event: Sha256
-    """Hash of the audit log event that released the breakpoint."""
+    """Hash of the event in the audit log that released the breakpoint."""
     nonce: Sha256
-    """Unique per approval."""
+    """Value that is unique to the approval."""
     decision: Literal["approved"]
+    """Decision, which is always an approval."""
     decided_at: str
     approvers: Annotated[list[ApproverView], Field(min_length=1)]
+    """People and rules that approved the breakpoint."""
     option: str | None = None
     answers: dict[str, Any] | None = None
     edits: dict[str, Any] | None = None
     issued_at: str
     expires_at: str
-    """When the receipt expires."""
+    """Time at which the receipt expires."""
     key_id: str
     used: UseView | None = None
-    """Set if the receipt has already been consumed and is therefore invalid."""
+    """Details of the receipt's use. Set if the receipt has been consumed and is therefore invalid."""
     signature: str
-    """Ed25519 in base64, over `assent-receipt/1`, a line feed, and the canonical JSON (RFC 8785) of all other fields.
+    """Base64-encoded Ed25519 signature over `assent-receipt/1`, a line feed and the canonical JSON (RFC 8785) of all
+    other fields.
     """
 
 
 class ConsumeReceipt(Strict):
     receipt: dict[str, Any]
-    """The receipt as fetched."""
+    """The receipt, exactly as the server returned it."""
 
 
 class ReceiptUse(Strict):
@@ -66,9 +70,11 @@ class ReceiptUse(Strict):
 class ReceiptKeyView(Strict):
     key_id: str
     public_key: str
-    """32 bytes in base64."""
+    """Base64-encoded public key of 32 bytes."""
     state: Literal["current", "retired", "revoked"]
-    """Receipts signed with a `retired` key are valid. Receipts signed with a `revoked` key are not."""
+    """State of the key. Receipts that were signed with a `retired` key are valid, but those signed with a `revoked` key
+    are not.
+    """
     project: str
     created_at: str
     created_by: str

@@ -1,4 +1,4 @@
-"""Legal holds."""
+"""JSON models of legal holds."""
 
 from typing import Annotated
 
@@ -9,14 +9,17 @@ from assent.wire.words import Strict
 
 class PlaceHold(Strict):
     breakpoint_id: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
-    """Default: the whole project. Rejected if the breakpoint's content is already purged."""
+    """ID of the breakpoint to protect. Default: the whole project. The request fails if the breakpoint's content has
+    already been purged.
+    """
     reason: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+    """Reason for the legal hold."""
 
 
 class HoldView(Strict):
     id: str
     breakpoint_id: str | None = None
-    """Null for a hold on the whole project."""
+    """ID of the protected breakpoint, or null if the hold applies to the whole project."""
     reason: str
     placed_by: str
     placed_at: str

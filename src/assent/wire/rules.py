@@ -1,4 +1,4 @@
-"""Rules, what they say of a question, and how one is proposed."""
+"""JSON models of rules, their evaluation and their changes."""
 
 from typing import Annotated, Any, Literal
 
@@ -25,20 +25,25 @@ Place = Annotated[int, Field(ge=0, le=1_000_000)]
 
 class CreateRule(Strict):
     pattern: Pattern
+    """Pattern that determines which breakpoints the rule matches."""
     action: RuleActionName
+    """What the rule does with the breakpoints that it matches."""
     note: Note | None = None
+    """Note about the rule."""
     mode: RuleModeName = "live"
+    """Whether the rule is enforced (`live`) or only logged (`shadow`)."""
     expires_at: Moment | None = None
-    """Expiration time. Must be in the future."""
+    """Time at which the rule expires, which must be in the future."""
     enabled: bool = True
+    """Whether the rule is enabled."""
     order: Place | None = None
-    """Position. Default: last."""
+    """Position of the rule in the evaluation order. By default, it is added at the end."""
     why: Note | None = None
-    """Reason, kept in the history."""
+    """Reason for the change, kept in the rule's history."""
 
 
 class ChangeRule(Strict):
-    """The fields to change; set `note` or `expiresAt` to null to remove it."""
+    """The fields to change. To remove `note` or `expiresAt`, set the field to null."""
 
     pattern: Pattern | None = None
     action: RuleActionName | None = None
@@ -55,24 +60,24 @@ class RuleView(Strict):
     pattern: str
     action: str
     mode: str
-    """`live` rules are enforced. `shadow` rules are only logged."""
+    """Whether the rule is enforced (`live`) or only logged (`shadow`)."""
     enabled: bool
     order: int
-    """Position. The first matching rule that approves is reported."""
+    """Position of the rule. If several rules would approve, the first of them is reported."""
     note: str | None = None
     source: str
-    """`api`, or `import:` followed by the ID in the file."""
+    """Origin of the rule: `api`, or `import:` followed by its ID in the imported file."""
     created_by: str
     created_at: str
     updated_at: str
     expires_at: str | None = None
     removed_at: str | None = None
     version: int
-    """Number of changes. Used as the ETag, such as `"v3"`."""
+    """Number of changes. It is also the ETag, for example `"v3"`."""
     problem: str | None = None
     """Why the rule cannot be parsed."""
     warnings: list[str] | None = None
-    """Warnings about what an auto-approve rule would also approve. Included only in responses with a single rule."""
+    """Warnings about what else an auto-approve rule would approve. Included only in responses with a single rule."""
 
 
 class RulePage(Strict):
@@ -85,8 +90,8 @@ class ClaimingToken(Strict):
 
 
 class RulesOnClaimedIds(Strict):
-    """Rules that approve by agentId, and tokens that may claim any agent ID. Unless both exist, both lists are
-    empty.
+    """Rules that approve based on the agent ID, and tokens that may claim any agent ID. Unless both exist, both lists
+    are empty.
     """
 
     items: list[RuleView]
@@ -97,7 +102,7 @@ class RuleEventView(Strict):
     rule_id: str
     seq: int
     type: str
-    """`rule-created`, `rule-changed` or `rule-removed`."""
+    """Type of the event: `rule-created`, `rule-changed` or `rule-removed`."""
     actor: str
     timestamp: str
     metadata: dict[str, Any]
@@ -109,23 +114,34 @@ class RuleEventPage(Strict):
 
 
 class CheckRules(Strict):
-    """A hypothetical breakpoint to check against the rules; it is not created."""
+    """A hypothetical breakpoint to check against the rules."""
 
     breakpoint_id: Gate
-    """Gate."""
+    """Name of the gate."""
     title: Title | None = None
+    """Title of the breakpoint."""
     tags: Annotated[list[Tag], Field(max_length=50)] | None = None
+    """Tags of the breakpoint."""
     expert: Name | Experts | None = None
+    """People, groups or `owner` who must answer."""
     agent_id: Name | None = None
-    """Agent whose approvals are counted. None by default."""
+    """ID of the agent whose consecutive approvals are counted. By default, none are counted."""
     run_id: Name | None = None
+    """ID of the run that the breakpoint belongs to."""
     risk: Literal["low", "medium", "high"] | None = None
+    """Risk level of the breakpoint."""
     priority: Literal["low", "normal", "high", "urgent"] | None = None
+    """Priority of the breakpoint."""
     strategy: StrategyName | None = None
+    """Strategy that determines how answers become a decision."""
     attempt: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    """Number of the agent's current attempt."""
     hard_stop: bool | None = None
+    """Whether the breakpoint requires human approval."""
     auto_approve_after_n: Annotated[int, Field(ge=-1, le=1_000_000)] | None = None
+    """Number of consecutive human approvals after which breakpoints are auto-approved."""
     payload: dict[str, Any] | None = None
+    """Content of the breakpoint."""
 
 
 class RuleCheck(Strict):
@@ -134,11 +150,12 @@ class RuleCheck(Strict):
     matched_rule: str | None = None
     consecutive_approvals: int
     trace: list[dict[str, Any]]
-    """Each step up to and including the decisive one: `{source, reason, held, rule?, findings?}`. `held` is null if
-    unknown. A finding is a part of the pattern with `held` and `actual`.
+    """Steps of the evaluation, up to and including the decisive one, as `{source, reason, held, rule?, findings?}`
+    objects. `held` is whether the step matched, or null if this is unknown. Each finding describes a part of the
+    pattern, with `held` and `actual`.
     """
     shadow: list[dict[str, Any]]
-    """Matching shadow rules, and what they would have done."""
+    """Shadow rules that matched, and what they would have done."""
 
 
 class ShadowReport(Strict):
@@ -152,7 +169,7 @@ class ShadowReport(Strict):
     since: str
     """Start of the period."""
     since_version: int
-    """Version in which the rule got its current pattern and action. Earlier matches are not counted."""
+    """Version of the rule in which its pattern or action last changed. Matches of earlier versions are not counted."""
     matched: int
     would_approve: int
     would_stop: int
@@ -162,21 +179,25 @@ class ShadowReport(Strict):
     undecided: int
     auto: int
     disagreements: list[PastBreakpoint]
-    """Newest breakpoints for which people decided differently."""
+    """The most recent breakpoints for which people decided differently."""
     more: bool
-    """True if the list was truncated."""
+    """Whether the list was truncated."""
 
 
 class ProposeRule(Strict):
     days: Days = 30
+    """Number of days to look back."""
     limit: Examples = 50
+    """Maximum number of breakpoints in each list."""
 
 
 class RuleProposal(Strict):
-    """The narrowest rule for similar breakpoints, with its back-test; nothing is saved."""
+    """The narrowest rule that matches similar breakpoints, with its back-test. The rule is not saved."""
 
     pattern: str
     action: RuleActionName
+    """Action of the proposed rule."""
     backtest: Backtest
+    """Back-test of the proposed rule."""
     may_save: bool
-    """Whether you may save this rule."""
+    """Whether you are allowed to save this rule."""

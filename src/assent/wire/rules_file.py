@@ -1,4 +1,4 @@
-"""Rules as a file."""
+"""JSON models of rules.json."""
 
 from typing import Annotated, Literal
 
@@ -11,28 +11,42 @@ Origin = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00-\x1f
 
 
 class FileRule(Strict):
-    """A rule in rules.json; ids, people and times are those of the exporting server."""
+    """A rule in rules.json, with the IDs, people and times of the exporting server."""
 
     pattern: Pattern
+    """Pattern that determines which breakpoints the rule matches."""
     action: RuleActionName
+    """What the rule does with the breakpoints that it matches."""
     id: Origin | None = None
+    """ID of the rule on the exporting server."""
     created_at: Moment | None = None
+    """Time at which the rule was created on the exporting server."""
     created_by: Origin | None = None
+    """Person who created the rule on the exporting server."""
     source: Origin | None = None
+    """Origin of the rule on the exporting server."""
     note: Note | None = None
+    """Note about the rule."""
     mode: RuleModeName | None = None
+    """Whether the rule is enforced (`live`) or only logged (`shadow`)."""
     enabled: bool | None = None
+    """Whether the rule is enabled."""
     expires_at: Moment | None = None
+    """Time at which the rule expires."""
     order: Place | None = None
+    """Position of the rule in the evaluation order."""
 
 
 class RulesFile(Strict):
     schema_version: Annotated[str, StringConstraints(max_length=100)]
+    """Version of the file format."""
     rules: list[FileRule]
+    """Rules in evaluation order."""
 
 
 class ImportedRule(Strict):
     outcome: Literal["added", "changed", "unchanged", "removed"]
+    """What the import did with the rule."""
     index: int | None = None
     file_id: str | None = None
     id: str | None = None

@@ -1,4 +1,4 @@
-"""Processes and their runs."""
+"""JSON models of processes and runs."""
 
 from typing import Annotated, Any, Literal
 
@@ -12,11 +12,11 @@ ProcessName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,
 
 class StartRun(Strict):
     process: ProcessName
-    """Process name."""
+    """Name of the process to run."""
     inputs: Any = None
-    """Any JSON value. Default: `{}`."""
+    """Inputs of the run, as any JSON value. Default: `{}`."""
     agent_id: Name | None = None
-    """Agent of the run's breakpoints. Default: the process name."""
+    """Agent ID for the run's breakpoints. Default: the name of the process."""
 
 
 class CauseView(Strict):
@@ -25,16 +25,18 @@ class CauseView(Strict):
     event_id: str
     trigger: str
     depth: int
-    """Number of runs between this run and the original external event."""
+    """Number of other runs between the original external event and this run."""
 
 
 class RunSummary(Strict):
     id: str
     process: str
     state: RunStateName
+    """State of the run."""
     agent_id: str
     started_by: str
     cause: CauseView | None = None
+    """Event and trigger that started the run, if any."""
     created_at: str
     updated_at: str
     ended_at: str | None = None
@@ -48,10 +50,12 @@ class RunPage(Strict):
 
 class StepView(Strict):
     path: str
-    """Position in the process. Contains dots for steps inside a gather."""
+    """Position of the step in the process. For steps inside a `gather`, it contains dots."""
     kind: Literal["task", "breakpoint", "sleep", "file"]
+    """Kind of the step."""
     name: str
     state: Literal["running", "retrying", "waiting", "answered", "done", "failed"]
+    """State of the step."""
     attempts: int
     started_at: str
     ended_at: str | None = None
@@ -71,7 +75,9 @@ class RunView(RunSummary):
     inputs: Any = None
     output: Any = None
     steps: list[StepView]
+    """Steps of the run, in order."""
     files: list[RunFileView]
+    """Files in the run directory."""
 
 
 class JournalLine(Strict):
@@ -90,7 +96,7 @@ class ProcessView(Strict):
     name: str
     file: str
     version: str
-    """File hash."""
+    """Hash of the file."""
     description: str
     problem: str | None = None
     """Why the process cannot run."""

@@ -1,4 +1,4 @@
-"""Tokens."""
+"""JSON models of tokens."""
 
 from typing import Annotated, Literal
 
@@ -9,30 +9,34 @@ from assent.wire.words import MAX_TTL, Gate, Handle, Name, RoleName, Strict
 
 class CreateToken(Strict):
     kind: Literal["agent", "viewer", "reviewer", "rule-admin", "auditor", "admin", "metrics"]
+    """Kind of token: `agent`, `metrics` or, for a person's token, a role."""
     name: Name
-    """For agent tokens, the agent's name in the history. For other kinds, a label."""
+    """For an agent token, the name of the agent in the history. For all other kinds, a label."""
     project: Handle | None = None
-    """Another project. Can be set only by admins of all projects."""
+    """ID of another project. Only admins with access to all projects can set this field."""
     person: Handle | None = None
-    """Must be the caller, which is the default. Cannot be set for agent and metrics tokens."""
+    """Username of the person who owns the token. This must be the caller, which is the default. You cannot set this
+    field for agent and metrics tokens.
+    """
     gates: Annotated[list[Gate], Field(min_length=1, max_length=100)] | None = None
-    """Patterns of the gates that an agent token may use."""
+    """Patterns that match the gates that an agent token may use. By default, it may use all gates."""
     agent_ids: Annotated[list[Name], Field(min_length=1, max_length=100)] | None = None
-    """Patterns of the agent IDs that an agent token may claim. By default, it may claim any, and agentIdClaimed is
-    true.
+    """Patterns that match the agent IDs that an agent token may claim. By default, it may claim any agent ID, and
+    `agentIdClaimed` is `true`.
     """
     processes: Annotated[list[Name], Field(max_length=100)] | None = None
-    """Patterns of the processes that an agent token may start; `[]` means none. Default: none if gates are limited,
-    otherwise any.
+    """Patterns that match the processes that an agent token may start; `[]` means none. Default: no processes if
+    `gates` is set, otherwise all.
     """
     same_agent_as: Annotated[str, Field(pattern=r"^tok_[0-9a-z]{26}$")] | None = None
-    """ID of another agent token. Both tokens then belong to one agent: they can read and cancel the same breakpoints
-    and runs, and they share approval counts. Omitted limits are copied. Use this to rotate a token.
+    """ID of another agent token, for example to rotate a token. Both tokens then belong to the same agent: they can
+    read and cancel the same breakpoints and runs, and they share approval counts. Limits that you omit are copied from
+    the other token.
     """
     creates_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Rate limit for this token."""
+    """Maximum number of breakpoints that can be created with the token per minute."""
     expires_in_seconds: Annotated[int, Field(ge=1, le=MAX_TTL)] | None = None
-    """Default: 90 days."""
+    """Number of seconds until the token expires. Default: 90 days."""
 
 
 class TokenView(Strict):
@@ -41,6 +45,7 @@ class TokenView(Strict):
     name: str
     person: str | None = None
     roles: list[RoleName]
+    """Roles of the token."""
     gates: list[str]
     agent_ids: list[str]
     agent_id_claimed: bool

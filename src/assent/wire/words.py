@@ -1,4 +1,4 @@
-"""What shapes are made of: names, lengths and choices that several share, and how strictly a shape is read."""
+"""Types that several models share, such as names, lengths and choices, and how strictly a model is validated."""
 
 from typing import Annotated, Literal
 
@@ -27,12 +27,12 @@ Experts = Annotated[list[Name], Field(min_length=1, max_length=50)]
 
 
 class Strict(BaseModel):
-    """Strict types; unknown fields are rejected."""
+    """A model with strict types that rejects unknown fields."""
 
     model_config = ConfigDict(strict=True, extra="forbid", alias_generator=to_camel)
 
 
 class Open(BaseModel):
-    """Known fields are validated; others are kept unchanged."""
+    """A model that validates known fields and keeps unknown fields unchanged."""
 
     model_config = ConfigDict(strict=True, extra="allow", alias_generator=to_camel)

@@ -110,7 +110,7 @@ async def test_rate_limits_wait_as_long_as_jira_requests(channel: Make, cloud: J
         (401, "Check the user setting"),
         (403, "permissions"),
         (404, "Check the url and project settings"),
-        (400, "Check the issueType setting"),
+        (400, "Check the issueType, approve and reject settings"),
     ],
 )
 async def test_client_errors_are_permanent_and_say_what_to_check(

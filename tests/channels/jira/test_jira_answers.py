@@ -211,7 +211,7 @@ async def test_a_rejecting_comment_without_a_reason_gets_a_reply_asking_for_one(
         told = Told(done=False, message=refused.value.message, problems=problems, error=refused.value)
         await live.reply(heard, told)
     [said] = jira.texts("OPS-1")[1:]
-    assert "a rejection needs a reason" in said
+    assert "a rejection requires a reason" in said
 
 
 TOO_LONG = "x" * 20_001

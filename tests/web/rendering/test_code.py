@@ -44,7 +44,10 @@ def test_what_is_too_long_to_highlight_says_so(text: str, why: str) -> None:
 
 def test_what_takes_too_long_to_highlight_says_so() -> None:
     shown = code("x = 1\n", "python", patience=-1)
-    assert (shown.hurried, shown.notes) == (True, ("Shown without highlighting, which would take too long.",))
+    assert (shown.hurried, shown.notes) == (
+        True,
+        ("Shown without highlighting because highlighting would take too long.",),
+    )
 
 
 @pytest.mark.parametrize("language", ["c", "java", "typescript", "yaml", "rust", "terraform"])

@@ -43,7 +43,11 @@ def test_one_endless_line_is_cut_too() -> None:
 @pytest.mark.parametrize("room", [0, -5])
 def test_a_file_for_which_there_is_no_room_says_so(said: str, room: int) -> None:
     made = shown(b"x\n", said, room)
-    assert (made.text, made.more_lines, made.notes) == ("", 1, ("Not shown: the page has reached its text limit.",))
+    assert (made.text, made.more_lines, made.notes) == (
+        "",
+        1,
+        ("Not shown because the page has reached its text limit.",),
+    )
 
 
 @pytest.mark.parametrize(

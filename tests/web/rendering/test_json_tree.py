@@ -36,7 +36,7 @@ def test_a_long_list_says_how_many_are_left() -> None:
 def test_a_large_document_is_cut_with_words() -> None:
     shown = json_tree(json.dumps([list(range(90)) for _ in range(90)]))
     assert Made(shown.html).tags.count("li") <= MAX_NODES + 2 * 90
-    assert " more; see the source or the file" in Made(shown.html).text
+    assert " more; see the source or the full file" in Made(shown.html).text
 
 
 def test_what_lies_too_deep_is_told() -> None:

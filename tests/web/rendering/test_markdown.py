@@ -102,14 +102,14 @@ def test_what_only_the_source_shows_is_told() -> None:
 
 def test_what_is_nested_too_deeply_is_shown_as_text() -> None:
     shown = markdown("> " * (MAX_NESTING + 5) + "the point")
-    assert shown.notes == ("Shown as plain text: it is nested too deeply.",)
+    assert shown.notes == ("Shown as plain text because it is nested too deeply.",)
     assert "the point" in shown.html
 
 
 def test_what_takes_too_long_is_shown_as_text() -> None:
     shown = markdown("# *a* [b](c)", patience=-1)
     assert shown.hurried
-    assert shown.notes == ("Shown as plain text: it takes too long to lay out.",)
+    assert shown.notes == ("Shown as plain text because rendering it would take too long.",)
     assert "# *a* [b](c)" in shown.html
 
 

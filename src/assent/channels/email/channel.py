@@ -122,7 +122,7 @@ class EmailChannel:
         given = incoming.headers.get("authorization", "")
         if replies is None or not hmac.compare_digest(given.encode(), f"Bearer {_value(replies.inbound)}".encode()):
             msg = (
-                "Only the configured mail server can post here. The Authorization header must contain the "
+                "Only the configured mail server can post to this URL. The Authorization header must contain the "
                 "inboundSecret."
             )
             raise Unauthenticated(msg)
@@ -269,7 +269,7 @@ class EmailChannel:
         except aiosmtplib.SMTPResponseException as error:
             if error.code < _FINAL:
                 raise
-            advice = "Check the user setting and the secret that the password setting refers to"
+            advice = "Check the user setting and the secret referenced by the password setting"
             msg = f"{self._host} rejected the credentials for {self._user}. {advice}."
             raise Permanent(msg, status=error.code) from error
 
@@ -297,7 +297,7 @@ def _trouble(error: BaseException) -> str:
     certificate = next((each for each in every if isinstance(each, ssl.SSLCertVerificationError)), None)
     if certificate is not None:
         return f"its certificate is not valid ({certificate.verify_message})"
-    return "timed out" if isinstance(error, TimeoutError) else "the connection was lost"
+    return "the connection timed out" if isinstance(error, TimeoutError) else "the connection was lost"
 
 
 def reply_address(delivery_id: str, domain: str, secret: str) -> str:

@@ -18,7 +18,8 @@ _ADVICE = {
     HTTPStatus.FORBIDDEN: "the user does not have permission. Check the user's permissions in the Jira project",
     HTTPStatus.NOT_FOUND: "not found. Check the url and project settings, and whether the user can see the project",
     HTTPStatus.BAD_REQUEST: (
-        "rejected. Check the issueType setting, the statuses, and the Jira project's required fields"
+        "the request is not valid. Check the issueType, approve and reject settings, and the required fields of the "
+        "Jira project"
     ),
 }
 _PAGE = 30

@@ -36,7 +36,7 @@ _KNOWN = SECRETS | {
     *("url", "project", "issueType", "user", "labels", "approve", "reject", "commentWords", "closeTransition"),
     *("pollSeconds", "timezone"),
 }
-NO_REASON = "needs a reason: comment again, for example “reject: the tests fail”"
+NO_REASON = "requires a reason. Comment again, for example “reject: the tests fail”"
 PATIENCE = 25.0
 """Timeout in seconds for all requests of one attempt; shorter than a delivery's lease."""
 _LONGEST_QUESTION = 4_000
@@ -181,7 +181,7 @@ class JiraChannel:
         try:
             told: Json = json.loads(incoming.body)
         except (ValueError, RecursionError) as error:
-            raise InvalidRequest.at("", "is not JSON") from error
+            raise InvalidRequest.at("", "must be JSON") from error
         self._heard_at = _steady()
         fingerprint = hashlib.sha256(incoming.body).hexdigest()
         heard = self._meaning.read(told, fingerprint, me=self._me) if is_object(told) else None
@@ -329,7 +329,7 @@ def _names(given: Fields, name: str) -> dict[str, str]:
 
 def _checked(text: str, pattern: str, pointer: str, example: str) -> str:
     if re.fullmatch(pattern, text) is None:
-        raise InvalidRequest.at(pointer, f"must look like {example}")
+        raise InvalidRequest.at(pointer, f"is not valid (example: {example})")
     return text
 
 

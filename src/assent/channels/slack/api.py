@@ -14,19 +14,19 @@ API = "https://slack.com/api/"
 BOT, APP = "token", "appToken"
 """The settings that refer to the tokens."""
 
-_AGAIN = "Reinstall the app and store the new token in the secret that the token setting refers to."
+_AGAIN = "Reinstall the app and store the new token in the secret referenced by the token setting."
 _HOPELESS: dict[str, str] = {
     "invalid_auth": f"Slack rejected the token. {_AGAIN}",
     "not_authed": f"The token is empty. {_AGAIN}",
     "account_inactive": f"The app was removed from this Slack workspace. {_AGAIN}",
     "token_revoked": f"The token was revoked. {_AGAIN}",
     "token_expired": f"The token has expired. {_AGAIN}",
-    "not_allowed_token_type": "Wrong token type. The token setting must begin with xoxb-, and appToken with xapp-.",
+    "not_allowed_token_type": "Wrong token type. The bot token must begin with xoxb-, the app-level token with xapp-.",
     "channel_not_found": "Slack channel not found. Check the room setting. If the channel is private, invite the app.",
-    "is_archived": "The Slack channel is archived. Choose a different one in the room setting.",
-    "not_in_channel": "The app is not a member of the Slack channel. Type /invite @Assent there.",
+    "is_archived": "The Slack channel is archived. Set room to a different channel.",
+    "not_in_channel": "The app is not a member of the Slack channel. Type /invite @Assent in the channel.",
     "missing_scope": "The app is missing a scope. Compare its scopes with the manifest, then reinstall the app.",
-    "restricted_action": "The workspace does not allow apps to post there. Ask a Slack administrator.",
+    "restricted_action": "The workspace does not allow apps to post in this channel. Ask a Slack administrator.",
     "user_disabled": "This Slack account is deactivated.",
     "user_not_found": "This Slack account no longer exists. The person must link their account again.",
     "users_not_found": "No Slack account uses this person's email address. The person must link their account.",

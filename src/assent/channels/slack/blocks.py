@@ -195,7 +195,7 @@ def _due(asked: Breakpoint) -> dict[str, Any]:
 
 def _summary(asked: Breakpoint) -> str:
     due = "" if asked.due_at == NEVER else f" · by {moment(asked.due_at)}"
-    return f"{_short(asked.gate)} · {_short(asked.agent_id)}{f' · risk {asked.risk}' if asked.risk else ''}{due}"
+    return f"{_short(asked.gate)} · {_short(asked.agent_id)}{f' · {asked.risk} risk' if asked.risk else ''}{due}"
 
 
 def _remarks(asked: Breakpoint) -> list[str]:

@@ -132,9 +132,11 @@ class SlackChannel:
         if "appToken" in self._settings:
             await self._api.call("apps.connections.open", using=APP)
         team, user = me.get("team", "Slack"), me.get("user", "an app")
-        how = "Socket Mode" if "appToken" in self._settings else "signed HTTP"
+        how = "Socket Mode" if "appToken" in self._settings else "signed HTTP requests"
         lacks = f" Missing scopes: {', '.join(missing)}." if missing else ""
-        return f"Connected to {team} as {user} using {how}. Messages go to {room or 'each person'}.{lacks}"
+        return (
+            f"Connected to {team} as {user} using {how}. Messages are sent to {room or 'each person directly'}.{lacks}"
+        )
 
     def hear(self, incoming: Incoming) -> Sequence[Heard]:
         payload = self._verified(incoming)
@@ -183,7 +185,8 @@ class SlackChannel:
         problems = told.problems
         if isinstance(told.error, (RejectionPending, TicketRequired)):
             # A retry may succeed soon, so keep the form open with its text.
-            problems = {"/comment": f"{told.message} Nothing was sent. Your text is still here. Try again later."}
+            kept = "Nothing was sent. Your text is still in the form, so you can try again later."
+            problems = {"/comment": f"{told.message} {kept}"}
         if problems and not told.done:
             return {"response_action": "errors", "errors": modal.errors(told.breakpoint, problems)}
         taken = told.done and told.error is None
@@ -239,9 +242,7 @@ class SlackChannel:
     async def _user(self, to: Addressee) -> str:
         """Find a person's Slack account by email, only to send messages; answers require a linked account."""
         if not to.email:
-            raise Permanent(
-                f"{to.name} has not linked a Slack account and does not have an email address to find one by."
-            )
+            raise Permanent(f"{to.name} has not linked a Slack account and does not have an email address.")
         found = await self._api.call("users.lookupByEmail", {"email": to.email})
         return str(found["user"]["id"])
 
@@ -303,7 +304,7 @@ def _checked(settings: Mapping[str, Any], tools: Tools) -> dict[str, str]:
     except BadUrl as error:
         raise InvalidRequest.at("/settings/apiUrl", str(error)) from error
     if not url.lower().startswith("https:") and not _nearby(url):
-        raise InvalidRequest.at("/settings/apiUrl", "must begin with https:// unless it is in a private network")
+        raise InvalidRequest.at("/settings/apiUrl", "must begin with https:// unless the host is on a private network")
     return dict(settings)
 
 

@@ -14,7 +14,7 @@ def manifest(base_url: str, *, socket: bool, channel_id: str = "CHANNEL-ID") -> 
     return {
         "display_information": {
             "name": "Assent",
-            "description": "Approve or reject what AI agents ask to do.",
+            "description": "Approve or reject actions requested by AI agents.",
         },
         "features": {
             "app_home": {"messages_tab_enabled": True, "messages_tab_read_only_enabled": True},

@@ -250,8 +250,8 @@ def _late(message: Mapping[str, Any]) -> Mapping[str, Any]:
     if as_object(message.get("payload")).get("type") != "view_submission":
         return {}
     text = (
-        "This is taking longer than usual. The Slack message updates once your answer is recorded."
-        " If it does not, answer again."
+        "Your answer is taking longer than usual to process. Once it is recorded, the Slack message is updated."
+        " If the message does not change, answer again."
     )
     return {"response_action": "update", "view": notice(text, "")}
 

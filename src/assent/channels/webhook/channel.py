@@ -102,7 +102,7 @@ class WebhookChannel:
         said = _read(incoming.body)
         wish = Wish.ANSWER if "approved" in said else Wish.COMMENT
         if wish is Wish.COMMENT and not said.get("comment"):
-            raise InvalidRequest.at("/approved", "is required for an answer; to comment, send only the comment field")
+            raise InvalidRequest.at("/approved", "is required for an answer; to add a comment instead, set comment")
         if wish is Wish.ANSWER and "digest" not in said:
             raise InvalidRequest.at("/digest", "is required: send the digest from the message that you are answering")
         if not said.get("deliveryId") and not said.get("breakpointId"):

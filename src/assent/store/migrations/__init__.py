@@ -43,7 +43,8 @@ def _refuse_newer(connection: sa.Connection) -> None:
     there = _version(connection)
     if there is not None and not known(there):
         msg = (
-            f"The data is at version {there}, written by a newer version of Assent. Start that version or a later one."
+            f"The data has schema version {there}, created by a newer version of Assent. Start that version or a "
+            "later one."
         )
         raise TooNew(msg)
 

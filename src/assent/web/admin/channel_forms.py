@@ -13,8 +13,8 @@ PREFIX = "set-"
 OTHERS = "others"
 """The JSON field for settings that do not have a separate field, so that saving does not lose them."""
 _LOST = 120
-REFERENCE = "Reference: env:NAME or file:PATH."
-SECRETS_HINT = f"One per line; use two while you rotate secrets. {REFERENCE}"
+REFERENCE = "Enter env:NAME or file:PATH."
+SECRETS_HINT = f"One per line; use two while rotating secrets. {REFERENCE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ FORMS: dict[str, Form] = {
                 "App-level token",
                 "Starts with xapp-. With this token, your server does not need a public URL.",
             ),
-            _secret("signingSecret", "Signing secret", "Only needed without an app-level token."),
+            _secret("signingSecret", "Signing secret", "Needed only if there is no app-level token."),
             Field(
                 "room", "Slack channel", "Channel ID such as C0123456789, or #name. Leave blank to message each person."
             ),
@@ -125,7 +125,7 @@ FORMS: dict[str, Form] = {
                 "tls",
                 "Encryption",
                 shape="choice",
-                choices=(("", "STARTTLS"), ("tls", "Implicit TLS"), ("none", "None (only on your own machine)")),
+                choices=(("", "STARTTLS"), ("tls", "Implicit TLS"), ("none", "None (only for a local server)")),
             ),
             Field("from", "Sender", "e.g. Assent <assent@example.org>", required=True),
             Field("user", "Username"),
@@ -138,12 +138,12 @@ FORMS: dict[str, Form] = {
             ),
             Field(
                 "replyDomain",
-                "Replies: domain",
+                "Reply domain",
                 "Leave these four fields blank unless email replies should count as answers.",
             ),
-            Field("authserv", "Replies: authserv-id", "Your mail server's name in Authentication-Results headers."),
-            _secret("replySecret", "Replies: secret for signing reply addresses"),
-            _secret("inboundSecret", "Replies: password that your mail server sends"),
+            Field("authserv", "Reply authserv-id", "Your mail server's name in Authentication-Results headers."),
+            _secret("replySecret", "Reply address secret", "Used to sign reply addresses."),
+            _secret("inboundSecret", "Inbound mail password", "Sent by your mail server with each reply."),
             *_PACING,
         ),
         calls=(
@@ -182,7 +182,7 @@ FORMS: dict[str, Form] = {
             Field("issueType", "Issue type", "Defaults to Task."),
             Field("user", "User", "The account's email address, for Jira Cloud."),
             _secret("token", "API token", "For Jira Cloud, in addition to the user."),
-            _secret("bearer", "Access token", "For Jira Data Center, instead of user and API token."),
+            _secret("bearer", "Access token", "For Jira Data Center, instead of a user and API token."),
             Field("labels", "Labels", "Space-separated.", "words"),
             Field("approve", "Statuses that approve", "One per line. Leave blank for none.", "lines"),
             Field("reject", "Statuses that reject", "One per line. Leave blank for none.", "lines"),
@@ -214,7 +214,7 @@ FORMS: dict[str, Form] = {
             Field(
                 "urls",
                 "Service URLs",
-                f"Apprise URLs, one per line. They contain secrets. {REFERENCE}",
+                f"One per line. Apprise URLs contain secrets. {REFERENCE}",
                 "lines",
                 required=True,
             ),

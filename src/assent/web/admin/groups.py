@@ -53,7 +53,7 @@ async def put_group(visit: Visit) -> Response:
 
         def use_case(tx: Transaction) -> None:
             if not visit.form.get("edit") and name in tx.people.groups(visit.who.project):
-                raise InvalidRequest.at("/name", f"a group named {name} already exists; edit that group")
+                raise InvalidRequest.at("/name", f"a group named {name} already exists; edit it instead")
             visit.site.people.put_group(tx, name, members, by=visit.who)
 
         await visit.site.database.write(use_case)

@@ -117,7 +117,7 @@ async def create(visit: Visit) -> Response:
 
 def _link_page(visit: Visit, name: str, link: str, title: str) -> Response:
     hints = [
-        f"Give this link to {name} only. The first person to open it is signed in as {name}.",
+        f"Share this link only with {name}. The first person to use it is signed in as {name}.",
         "The link can be used once and expires in 24 hours. You won’t see it again.",
     ]
     if name != visit.who.name:

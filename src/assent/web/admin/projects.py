@@ -120,7 +120,7 @@ async def remove(visit: Visit) -> Response:
     project_id = visit.request.path_params["project_id"]
     try:
         if text(visit.form, "confirmation") != project_id:
-            raise InvalidRequest.at("/confirmation", f"type {project_id} to confirm the removal")
+            raise InvalidRequest.at("/confirmation", f"type {project_id} to confirm")
         await visit.site.database.write(partial(visit.site.projects.remove, project_id=project_id, by=visit.who))
     except AssentError as error:
         return await _projects_page(visit, error)

@@ -63,7 +63,7 @@ async def retention_form(visit: Visit) -> Response:
     question = Question(
         title=f"Keep content for {age}?" if days else "Keep everything?",
         consequences=(
-            f"Questions and answers of breakpoints that ended more than {age} ago will be deleted, "
+            f"Questions and answers from breakpoints that ended more than {age} ago will be deleted, "
             "starting within a minute. Their events and hashes are kept and can still be verified."
             if days
             else "Content is no longer deleted automatically.",

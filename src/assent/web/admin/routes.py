@@ -77,7 +77,7 @@ def does(of: Route) -> list[str]:
     if of.fallback:
         said.append(f"If that fails, tries {_together(of.fallback)}")
     if of.remind:
-        said.append(f"Reminds after {_together([duration(each) for each in of.remind])}")
+        said.append(f"Sends reminders after {_together([duration(each) for each in of.remind])}")
     for level in of.escalate:
         where = f" on {_together(level.channels)}" if level.channels else ""
         said.append(f"After {duration(level.after)}, also notifies {named(level.to)}{where}")

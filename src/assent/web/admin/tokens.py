@@ -17,8 +17,8 @@ from assent.web.guards import managing
 from assent.wire import tokens as wire
 
 KINDS = {
-    "agent": "creates breakpoints and waits for answers; cannot decide",
-    "metrics": "reads /metrics only",
+    "agent": "can create breakpoints and wait for answers, but cannot decide",
+    "metrics": "can only read /metrics",
 }
 DAY = 24 * 3600
 _ID = re.compile(r"tok_[0-9a-z]{26}")
@@ -74,7 +74,7 @@ async def create(visit: Visit) -> Response:
         )
         if asked.kind not in KINDS:
             raise InvalidRequest.at(
-                "/kind", "must be agent or metrics; people create their own tokens on the Account page"
+                "/kind", "must be agent or metrics; people can create their own tokens on the Account page"
             )
         issue = partial(visit.site.people.issue_token, new=asked_token(asked), project=visit.who.project, by=visit.who)
         _, secret = await visit.site.database.write(issue)
@@ -82,7 +82,7 @@ async def create(visit: Visit) -> Response:
         return await _tokens_page(visit, error)
     hints = (
         "Copy the token now. It is not stored and cannot be shown again.",
-        "Programs send it as Authorization: Bearer …, or read it from ASSENT_TOKEN.",
+        "Send it as Authorization: Bearer …, or set ASSENT_TOKEN.",
     )
     return secret_page(visit, title=f"Token {asked.name}", secret=secret, hints=hints, back="/admin/tokens")
 

@@ -52,7 +52,9 @@ def code(text: str, language: str | None, *, patience: float = PATIENCE) -> Rend
     try:
         return Rendered(_numbered(_pieces(text, language, until=time.monotonic() + patience)))
     except TooSlow:
-        return Rendered(plain(text), ("Shown without highlighting, which would take too long.",), hurried=True)
+        return Rendered(
+            plain(text), ("Shown without highlighting because highlighting would take too long.",), hurried=True
+        )
 
 
 def highlighted(text: str, language: str | None, *, until: float) -> Markup:

@@ -13,7 +13,7 @@ _HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@"
 _STARTS = ("diff --git ", "diff -", "Index: ")
 _SIGNS = {"+": "added", "-": "removed", " ": "same", "": "same"}
 WRONG_COUNTS = "The line counts in this diff do not add up, so line numbers may be wrong."
-NO_HUNKS = "This diff has no hunks, so its lines are shown as they are."
+NO_HUNKS = "This diff has no hunks, so its lines are shown as is."
 
 
 @dataclass(frozen=True, slots=True)

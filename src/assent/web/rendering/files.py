@@ -79,7 +79,7 @@ _KINDS = {"html": "frame", "text": "text", "code": "text"}
 def rendered(read: Excerpt) -> ShownFile:
     shown = read.shown
     if not read.source:
-        note = ("Not shown: the page has reached its text limit.",) if shown.more_lines else ()
+        note = ("Not shown because the page has reached its text limit.",) if shown.more_lines else ()
         return replace(shown, notes=note, kind="text" if shown.more_lines else shown.kind)
     made = _cache.get(_key(read), lambda: _rendered(read))
     return replace(shown, html=made.html, notes=_with_cut(shown, made.notes))

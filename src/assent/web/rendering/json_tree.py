@@ -61,7 +61,7 @@ class _Tree:
         if len(rows) < len(value):
             self.cut = True
             left = f"{len(value) - len(rows):,}"
-            rows.append(Markup("<li><strong>… %s more; see the source or the file</strong></li>") % left)
+            rows.append(Markup("<li><strong>… %s more; see the source or the full file</strong></li>") % left)
         return Markup("<ul>%s</ul>") % Markup().join(rows)
 
 

@@ -55,7 +55,7 @@ def markdown(text: str, *, patience: float = PATIENCE) -> Rendered:
         _rework(tokens)
         html: str = _parser.renderer.render(tokens, _parser.options, env)
     except TooSlow:
-        return _as_text(visible(text), "it takes too long to lay out.", hurried=True)
+        return _as_text(visible(text), "rendering it would take too long.", hurried=True)
     return Rendered(_cleaned(html), tuple(_left_out(shown, tokens, env)))
 
 
@@ -68,7 +68,7 @@ def _left_out(text: str, tokens: Sequence[Token], env: Mapping[str, Any]) -> Ite
         if token.type == "thead_open" and token.map:
             columns = len(_cells(lines[token.map[0]]))
         if token.type == "tr_open" and token.map and len(_cells(lines[token.map[0]])) > columns:
-            yield "A table has more cells than columns. The extra cells are shown only in the source."
+            yield "A table row has more cells than the table has columns. The extra cells are shown only in the source."
             return
 
 
@@ -77,7 +77,9 @@ def _cells(line: str) -> list[str]:
 
 
 def _as_text(text: str, why: str, *, hurried: bool = False) -> Rendered:
-    return Rendered(Markup('<pre class="lines">%s</pre>') % plain(text), (f"Shown as plain text: {why}",), hurried)
+    return Rendered(
+        Markup('<pre class="lines">%s</pre>') % plain(text), (f"Shown as plain text because {why}",), hurried
+    )
 
 
 def _cleaned(html: str) -> Markup:

@@ -85,9 +85,7 @@ def sentence(event: TriggerEvent, firings: Sequence[Firing]) -> str:
     if event.state is EventState.RECEIVED:
         return "The event has not been matched against the triggers yet."
     if event.state is EventState.FAILED:
-        return (
-            "The event could not be processed. Fix the cause, then replay the event or have the sender send it again."
-        )
+        return "The event could not be processed. Fix the cause, then replay the event or ask the sender to resend it."
     if not firings:
         return "No trigger matched, so no run was started."
     started = len({each.run_id for each in firings if each.run_id})

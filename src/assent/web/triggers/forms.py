@@ -33,7 +33,7 @@ LABELS = {
     "concurrency-limit": "Maximum concurrent runs", "concurrency-when_full": "At the limit",
     "concurrency-key": "Limit per", "hold": "Approval required", "hold-gate": "Gate", "hold-question": "Question",
     "hold-expert": "Assigned to", "hold-when": "Only for events where", "breaker-limit": "Suspend after",
-    "breaker-within": "Within", "breaker-echoes": "Suspend after echoes", "max_depth": "Maximum chain length",
+    "breaker-within": "Within", "breaker-echoes": "Echo limit", "max_depth": "Maximum chain length",
     "agent_id": "Agent ID", "enabled": "State", "note": "Note",
 }  # fmt: skip
 _PARTS = {

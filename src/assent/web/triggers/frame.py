@@ -39,7 +39,7 @@ WHY = {
     Because.ROOM: "waiting for a free slot",
     Because.RETRY: "could not be started yet and will be retried",
     Because.ONCE: "already fired for the same key",
-    Because.BUSY: "the limit of concurrent runs was reached",
+    Because.BUSY: "the limit on concurrent runs was reached",
     Because.REPLACED: "replaced by a newer event",
     Because.MERGED: "merged with a later event",
     Because.LOOP: "possible loop: the chain of runs is too long",

@@ -15,14 +15,14 @@ _TRUST = Field(
     shape="choice",
     choices=(
         ("", "Default for this kind"),
-        ("untrusted", "Untrusted: outsiders write parts of the events"),
+        ("untrusted", "Untrusted: outsiders can write parts of the events"),
         ("trusted", "Trusted: only your team writes the events"),
     ),
 )
 _EVERY = Field("expect_every", "Alert if no events for", "e.g. 1d. Leave blank for no alert.")
 _COMMON = (_TRUST, _EVERY)
 _HOST = Field(
-    "host", "Host", "Name of the host that watches the path. Leave blank to let any server that has the path watch it."
+    "host", "Host", "Name of the host that watches the path. If left blank, any server that has the path can watch it."
 )
 _DEDUP = Field("dedup", "Deduplicate by", "e.g. {{ event.data.id }}. Defaults to the ID that the sender provides.")
 
@@ -35,35 +35,35 @@ FORMS: dict[str, Form] = {
     "github": _hooked(
         "GitHub",
         "Pushes, pull requests and workflow runs in a repository or an organization.",
-        calls="In GitHub: Settings, Webhooks, Add webhook. Use this payload URL, content type application/json "
-        "and the same secret.",
+        calls="In GitHub, go to Settings > Webhooks > Add webhook. Use this payload URL, the content type "
+        "application/json and the same secret.",
     ),
     "gitlab": _hooked(
         "GitLab",
         "Pushes, merge requests and pipelines.",
-        Field("signing_tokens", "Signing tokens", f"Start with whsec_, one per line. {REFERENCE}", "lines"),
-        Field("secrets", "Secret tokens", f"Sent by older GitLab versions instead. {REFERENCE}", "lines"),
-        calls="In GitLab: Settings, Webhooks, Add new webhook. Use this URL.",
+        Field("signing_tokens", "Signing tokens", f"One per line. Each starts with whsec_. {REFERENCE}", "lines"),
+        Field("secrets", "Secret tokens", f"Used by older GitLab versions instead. {REFERENCE}", "lines"),
+        calls="In GitLab, go to Settings > Webhooks > Add new webhook. Use this URL.",
     ),
     "bitbucket": _hooked(
         "Bitbucket",
         "Pushes and pull requests.",
-        calls="In Bitbucket: Repository settings, Webhooks, Add webhook. Use this URL and the same secret.",
+        calls="In Bitbucket, go to Repository settings > Webhooks > Add webhook. Use this URL and the same secret.",
     ),
     "gitea": _hooked(
         "Gitea",
         "Pushes, pull requests and issues.",
-        calls="In Gitea: Settings, Webhooks, Add webhook. Use this URL and the same secret.",
+        calls="In Gitea, go to Settings > Webhooks > Add webhook. Use this URL and the same secret.",
     ),
     "forgejo": _hooked(
         "Forgejo",
         "Pushes, pull requests and issues.",
-        calls="In Forgejo: Settings, Webhooks, Add webhook. Use this URL and the same secret.",
+        calls="In Forgejo, go to Settings > Webhooks > Add webhook. Use this URL and the same secret.",
     ),
     "circleci": _hooked(
         "CircleCI",
         "Completed workflows and jobs.",
-        calls="In CircleCI: Project settings, Webhooks, Add webhook. Use this URL and the same secret.",
+        calls="In CircleCI, go to Project settings > Webhooks > Add webhook. Use this URL and the same secret.",
     ),
     "jenkins": _hooked(
         "Jenkins",
@@ -80,7 +80,7 @@ FORMS: dict[str, Form] = {
     "jira": _hooked(
         "Jira",
         "Issues and comments that were created or changed.",
-        calls="In Jira: System, WebHooks, Create a WebHook. Use this URL and the same secret.",
+        calls="In Jira, go to System > WebHooks > Create a WebHook. Use this URL and the same secret.",
     ),
     "webhook": _hooked(
         "Webhook",
@@ -129,7 +129,7 @@ FORMS: dict[str, Form] = {
     ),
     "schedule": Form(
         title="Schedule",
-        about="Runs on a cron schedule.",
+        about="Events on a cron schedule.",
         fields=(
             Field(
                 "cron", "Cron expression", "Minute, hour, day, month and day of week, e.g. 30 2 * * 1-5", required=True

@@ -230,7 +230,7 @@ async def remove_form(visit: Visit) -> Response:
         title=f"Remove trigger {stored.name}?",
         consequences=(
             f"Events that match {stored.trigger.on} will no longer start {stored.trigger.run}.",
-            "Held firings are not started. Runs that the trigger has started continue.",
+            "Held firings will not start runs. Runs that have already started continue.",
             "Its events and firings remain in the history.",
         ),
         action=f"/triggers/{stored.id}/remove",
