@@ -62,7 +62,7 @@ def expiry(settings: Settings, report: Report, options: argparse.Namespace) -> N
                 report.time("expiry", dialect, shown, _at(times, share) * 1000)
         late = uvloop.run(_lone(process.url, agent))
         for what, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0)):
-            label = f"delay from deadline to waiting agent, {len(late)} single deadlines, {what}"
+            label = f"delay from deadline until the waiting agent is notified, {len(late)} single deadlines, {what}"
             report.time("expiry", dialect, label, _at(late, share) * 1000)
 
 

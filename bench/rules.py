@@ -84,7 +84,7 @@ def _slowest(report: Report) -> None:
         subject = Subject("a" * LONGEST_GATE, {"payload": {"x": "a" * size}})
         seconds, text = max((_matched(parse(text), subject), text) for text in _hostile())
         goal = GOAL_SLOWEST if what == "gate" else None
-        shown = f"slowest pattern to match with a {what} of {size:,} characters: {text[:40]}…"
+        shown = f"slowest pattern to match with a {size:,}-character {what}: {text[:40]}…"
         report.time("rules", "none", shown, seconds * 1000, goal=goal)
     seconds, text = max((_timed(partial(parse, text))[1], text) for text in _hostile())
     report.time("rules", "none", f"slowest pattern to parse: {text[:40]}…", seconds * 1000)

@@ -18,6 +18,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 Line = dict[str, Any]
 
 
+def counted(count: int, one: str, many: str = "") -> str:
+    return f"{count} {one if count == 1 else many or f'{one}s'}"
+
+
 def sha(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
@@ -153,12 +157,13 @@ class Verifier:
     def take_receipt(self, line: Line) -> None:
         self.standing.add(line["id"])
         if json.loads(self.created[line["id"]]["metadata"])["after"] != json.loads(line["used"]):
-            self.found.append(f"{line['id']} does not match the use recorded in its event")
+            self.found.append(f"{line['id']} does not match the receipt use recorded in its event")
 
     def close(self, anchors: Path | None) -> None:
         _, size, root = self.last
         if size != self.signed or (self.whole and size != self.size):
-            self.found.append(f"the last checkpoint covers {size} entries, but the log has {self.size or self.signed}")
+            covered = counted(size, "entry", "entries")
+            self.found.append(f"the last checkpoint covers {covered}, but the log has {self.size or self.signed}")
         for line in self.proofs:
             start, path = sha(b"\x00" + line["hash"].encode()), [*map(b64decode, line["proof"])]
             if climb(start, line["position"], size - 1, path)[1] != root:
@@ -195,6 +200,8 @@ if __name__ == "__main__":
     parser.add_argument("--key", action="append", default=[], help="trust only this verifier key (repeatable)")
     asked = parser.parse_args()
     done = verify(asked.export, keys=asked.key, anchors=asked.anchors)
-    told = f"{sum(n for n, _ in done.heads.values())} events in {len(done.heads)} chains, {len(done.notes)} checkpoints"
-    sys.stdout.write("".join(f"{what}.\n" for what in [*done.found, f"{told}: {len(done.found) or 'no'} findings"]))
+    events = counted(sum(n for n, _ in done.heads.values()), "event")
+    told = f"{events} in {counted(len(done.heads), 'chain')}, {counted(len(done.notes), 'checkpoint')}"
+    end = f"{told}: {counted(len(done.found), 'finding') if done.found else 'no findings'}"
+    sys.stdout.write("".join(f"{what}.\n" for what in [*done.found, end]))
     sys.exit(1 if done.found else 0)

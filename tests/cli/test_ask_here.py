@@ -456,7 +456,7 @@ def test_the_timeout_bounds_the_call_where_no_server_answers(tmp_path: Path) -> 
             timeout=300,
         )
     assert done.stdout.startswith("Unreachable")
-    assert "gave up after 1 seconds" in done.stdout
+    assert "gave up after 1 second" in done.stdout
 
 
 @pytest.mark.parametrize(("more", "quiet"), [({}, False), ({"ASSENT_QUIET": "1"}, True)])

@@ -127,7 +127,7 @@ def test_a_backup_does_not_migrate_what_it_reads(tmp_path: Path) -> None:
     done = here("backup", str(tmp_path / "b.tar"), "--data", str(tmp_path / "data"))
 
     assert done.exit_code == 1
-    assert "cannot be read as Assent data" in done.stderr
+    assert "not a valid Assent data file" in done.stderr
 
 
 def test_nothing_but_the_result_is_printed_where_there_is_no_terminal(desk: Desk, tmp_path: Path) -> None:

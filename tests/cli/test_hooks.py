@@ -221,7 +221,7 @@ def test_what_was_not_told_yet_stays_when_hooks_go(work: Repository) -> None:
     hooks("install", work)
     work.git("push", "-q", "origin", "main")
     assert hooks("uninstall", work)["waiting"] == 1
-    assert "unread events are kept in" in here("hooks", "uninstall", "--repo", str(work.folder)).output
+    assert "1 unread event is kept in" in here("hooks", "uninstall", "--repo", str(work.folder)).output
 
 
 def test_what_others_added_to_our_hook_stays(work: Repository) -> None:
@@ -235,7 +235,7 @@ def test_what_others_added_to_our_hook_stays(work: Repository) -> None:
 def test_a_folder_that_is_no_repository_is_said(tmp_path: Path) -> None:
     done = here("hooks", "install", "--repo", str(tmp_path))
     assert done.exit_code == 1
-    assert "Cannot read a git repository" in done.output
+    assert "Cannot read a Git repository" in done.output
 
 
 @pytest.fixture

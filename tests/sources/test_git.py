@@ -349,7 +349,7 @@ async def test_a_repository_without_hooks_says_what_to_do(tmp_path: Path) -> Non
     with pytest.raises(OSError, match="assent hooks install --repo"):
         await source(plain).watch(PlainDesk())
     (tmp_path / "folder").mkdir()
-    with pytest.raises(OSError, match="Cannot read a git repository"):
+    with pytest.raises(OSError, match="Cannot read a Git repository"):
         await source(Repository(tmp_path / "folder")).watch(PlainDesk())
     with pytest.raises(FileNotFoundError, match="Folder not found"):
         await source(Repository(tmp_path / "nowhere")).watch(PlainDesk())

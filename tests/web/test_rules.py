@@ -205,7 +205,7 @@ async def test_a_pattern_is_explained_and_held_against_the_last_days(node: Node,
     assert len(chart["at"]) == 31
 
     never = await browser.page("/rules/test?" + _query("deploy.*", "never-auto-approve"))
-    assert "sent to a reviewer 3 of them" in " ".join(never.text.split())
+    assert "sent 3 of them to a reviewer" in " ".join(never.text.split())
     nothing = await browser.page("/rules/test?" + _query("nothing.like.this"))
     assert "No matches among" in nothing.text
     assert "no recent breakpoint" in nothing.text

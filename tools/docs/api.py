@@ -1,8 +1,8 @@
 """docs/reference/api.md and api-objects.md: the OpenAPI document, and the notes in tools/api_notes.md.
 
 The notes are an outline: `## Heading` begins a group, and `@ METHOD /path` stands for an operation, with its callers
-(`may:`), its errors (`errors:`) and anything that a table cannot say. Descriptions of fields come from the docstrings
-below them in assent.wire.
+(`Allowed callers:`), its errors (`errors:`) and anything that a table cannot say. Descriptions of fields come from the
+docstrings below them in assent.wire.
 """
 
 import re
@@ -105,9 +105,9 @@ def _outline() -> tuple[str, list[Group]]:
 
 def _note(operation: str, text: str) -> Note:
     lines = text.strip().splitlines()
-    heads = dict(line.split(": ", 1) for line in lines if line.startswith(("may: ", "errors: ")))
-    rest = [line for line in lines if not line.startswith(("may: ", "errors: "))]
-    return Note(operation, heads.get("may", ""), heads.get("errors", ""), "\n".join(rest).strip())
+    heads = dict(line.split(": ", 1) for line in lines if line.startswith(("Allowed callers: ", "errors: ")))
+    rest = [line for line in lines if not line.startswith(("Allowed callers: ", "errors: "))]
+    return Note(operation, heads.get("Allowed callers", ""), heads.get("errors", ""), "\n".join(rest).strip())
 
 
 @dataclass

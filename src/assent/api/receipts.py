@@ -29,7 +29,7 @@ async def get_receipt(breakpoint_id: str, who: Who, services: With) -> Response:
     return Response(receipt.text(), headers={"Cache-Control": "no-store"}, media_type=JSON)
 
 
-@receipts.post("/receipts/consume", summary="Consumes a receipt, which is possible only once")
+@receipts.post("/receipts/consume", summary="Consumes a receipt; a receipt can be consumed only once")
 async def consume_receipt(
     body: wire.ConsumeReceipt, who: Who, services: With, idempotency_key: Key = None
 ) -> wire.ReceiptUse:

@@ -10,6 +10,7 @@ from assent.domain.breakpoint import NEVER, Breakpoint
 from assent.domain.canonical import Json, is_array, is_object
 from assent.domain.instants import SECOND
 from assent.domain.notes import Digest, Note, Purpose
+from assent.domain.plurals import plural
 from assent.domain.visible import visible
 
 LONGEST_LINE = 120
@@ -131,7 +132,7 @@ def moment(at: int, zone: str | None = None) -> str:
 
 
 def totals(digest: Digest) -> str:
-    waiting = f"{digest.total} {'approval' if digest.total == 1 else 'approvals'} pending."
+    waiting = f"{plural(digest.total, 'approval')} pending."
     return f"{waiting} {digest.ended} ended since the last message." if digest.ended else waiting
 
 

@@ -20,6 +20,7 @@ from assent.domain.audit import Finding
 from assent.domain.canonical import is_object
 from assent.domain.errors import InvalidRequest
 from assent.domain.instants import iso
+from assent.domain.plurals import plural
 from assent.http.bodies import hold_body
 from assent.services.audit import Audited, Check
 from assent.services.event_log import event_body, subject_of
@@ -48,7 +49,9 @@ class Progress:
     def __call__(self, audited: Audited) -> None:
         if self._shown:
             rate = audited.events / max(time.monotonic() - self._started, 0.001)
-            line = f"{audited.breakpoints:,} breakpoints, {audited.events:,} events, {rate:,.0f} events/s"
+            line = (
+                f"{plural(audited.breakpoints, 'breakpoint')}, {plural(audited.events, 'event')}, {rate:,.0f} events/s"
+            )
             sys.stderr.write(f"\r\x1b[2K{line}")
             sys.stderr.flush()
 
@@ -149,16 +152,20 @@ def _counts(audited: Audited) -> dict[str, Any]:
 
 
 def _say_outcome(audited: Audited) -> None:
-    looked_at = f"{audited.breakpoints:,} breakpoints with {audited.events:,} events and {audited.files:,} files"
+    events = plural(audited.events, "event")
+    looked_at = f"{plural(audited.breakpoints, 'breakpoint')} with {events} and {plural(audited.files, 'file')}"
     if audited.rules:
-        looked_at += f", {audited.rules:,} rules with {audited.rule_events:,} events"
+        looked_at += f", {plural(audited.rules, 'rule')} with {plural(audited.rule_events, 'event')}"
     if audited.admin_events:
-        looked_at += f", {audited.admin_events:,} admin events"
+        looked_at += f", {plural(audited.admin_events, 'admin event')}"
     if audited.checkpoints:
-        looked_at += f", {audited.checkpoints:,} checkpoints over {audited.entries:,} events"
-    purged = f"; {audited.purged:,} breakpoints were purged and have valid hashes" if audited.purged else ""
+        looked_at += f", {plural(audited.checkpoints, 'checkpoint')} over {plural(audited.entries, 'event')}"
+    purged = ""
+    if audited.purged:
+        one, many = "breakpoint was purged and has a valid hash", "breakpoints were purged and have valid hashes"
+        purged = f"; {plural(audited.purged, one, many)}"
     if audited.findings:
-        output.remark(f"{len(audited.findings):,} findings in {looked_at}{purged}.", style="bold red")
+        output.remark(f"{plural(len(audited.findings), 'finding')} in {looked_at}{purged}.", style="bold red")
     else:
         output.say(f"✓ No problems found in {looked_at}{purged}.", style="green")
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from assent.cli import output
+from assent.domain.plurals import plural
 from assent.sdk.values import Backtest, PastBreakpoint, ShadowReport
 
 _OUTCOMES = {
@@ -38,7 +39,7 @@ def print_backtest(found: Backtest) -> None:
         {
             "pattern": found.pattern,
             "action": found.action,
-            "checked": f"{found.scanned} breakpoints from the last {found.days} days",
+            "checked": f"{plural(found.scanned, 'breakpoint')} from the last {plural(found.days, 'day')}",
             "matched": str(found.matched),
             "unknown": str(found.unknown) if found.unknown else None,
             "would still require approval": f"{found.stopped}, because of other rules, tags or the agent's settings"

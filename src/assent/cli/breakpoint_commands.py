@@ -22,6 +22,7 @@ from assent.cli.rules import (
     warn,
 )
 from assent.cli.session import gathered, session
+from assent.domain.plurals import plural
 from assent.sdk.client import Assent
 from assent.sdk.errors import NotFound
 from assent.sdk.protocol import HistoryFilters
@@ -188,7 +189,7 @@ def _print_summary(summary: GateSummary) -> None:
     output.fields(
         {
             "gate": summary.gate,
-            "asked": f"{summary.asked} times{older}: {told}" if told else "never",
+            "asked": f"{plural(summary.asked, 'time')}{older}: {told}" if told else "never",
             "median decision time": _seconds(summary.median_response_seconds),
             "consecutive approvals": ", ".join(f"{each.agent_id}: {each.streak}" for each in summary.streaks),
         }

@@ -14,6 +14,7 @@ from assent.cli.data import Data, looking_at, on_data, operator, settings_with
 from assent.cli.output import Json
 from assent.domain.checkpoints import BadCheckpoint, read_verifier_key
 from assent.domain.errors import InvalidRequest, NotFound
+from assent.domain.plurals import plural
 from assent.http.bodies import checkpoint_body, consistency_body, inclusion_body, key_body
 from assent.services.audit_export import Exported, export
 from assent.services.checkpoints import CHECKPOINT_BATCH
@@ -52,7 +53,7 @@ def checkpoint(*, data: Data = None, as_json: Json = False) -> None:
     looking_at(settings, lambda node: node.anchoring.write_file())
     body = {"events": signed + taken, "checkpoint": checkpoint_body(last) if last else None}
     sentence = (
-        f"Signed {body['events']:,} events. Checkpoint {last.number} covers {last.size:,} events."
+        f"Signed {plural(signed + taken, 'event')}. Checkpoint {last.number} covers {plural(last.size, 'event')}."
         if last
         else "No events to sign yet."
     )
@@ -93,7 +94,7 @@ def proof(
     ]
     output.table(columns, rows, empty="None of the events are in a checkpoint yet.")
     if found["waiting"]:
-        output.remark(f"{found['waiting']} events are not in a checkpoint yet.")
+        output.remark(f"{plural(found['waiting'], 'event is', 'events are')} not in a checkpoint yet.")
 
 
 def consistency(
@@ -138,8 +139,8 @@ def export_(
         "breakpoints": written.breakpoints,
     }
     sentence = (
-        f"Exported {written.events:,} events, {written.checkpoints:,} checkpoints and"
-        f" {written.breakpoints:,} breakpoints to {path}."
+        f"Exported {plural(written.events, 'event')}, {plural(written.checkpoints, 'checkpoint')} and"
+        f" {plural(written.breakpoints, 'breakpoint')} to {path}."
     )
     _done(body, output.visible(sentence), as_json=as_json)
 

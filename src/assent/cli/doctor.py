@@ -46,6 +46,7 @@ from assent.domain.claude_checkup import claude_accesses, claude_findings, envir
 from assent.domain.mcp_checkup import asks_over_mcp, mcp_accesses, mcp_findings
 from assent.domain.old_rules import sentence, unnamed
 from assent.domain.pin_checkup import agents
+from assent.domain.plurals import plural
 from assent.domain.secrets import well_formed
 from assent.sdk.errors import AssentError, BadAddress
 from assent.sdk.protocol import Asking
@@ -260,7 +261,5 @@ def _short(path: str) -> str:
 def _summary(problems: int, warnings: int) -> str:
     if not problems and not warnings:
         return "No problems found."
-    said = [
-        f"{count} {name}{'' if count == 1 else 's'}" for count, name in ((problems, "problem"), (warnings, "warning"))
-    ]
-    return f"Found {' and '.join(each for each in said if not each.startswith('0'))}."
+    said = [plural(count, name) for count, name in ((problems, "problem"), (warnings, "warning")) if count]
+    return f"Found {' and '.join(said)}."

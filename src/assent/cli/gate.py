@@ -166,7 +166,10 @@ def _approved_or_exit(assent: Assent, wanted: Wanted, *, timeout: float | None, 
         try:
             status = waited(assent, asked.id, timeout=budget.left)
         except StillWaiting as error:
-            output.remark(f"No decision within {timeout:g} seconds. The command was not run.", style="red")
+            output.remark(
+                f"No decision within {timeout:g} {'second' if timeout == 1 else 'seconds'}. The command was not run.",
+                style="red",
+            )
             take_back(asked.id)
             raise typer.Exit(output.STILL_WAITING) from error
     _tell(asked.id, status, as_json=as_json)

@@ -10,6 +10,7 @@ import typer
 from assent.cli import output
 from assent.cli.output import Json
 from assent.domain.errors import InvalidRequest
+from assent.domain.plurals import plural
 from assent.sources import git_hooks
 from assent.sources.git_hooks import Report, State
 
@@ -27,7 +28,7 @@ def hooks_install(*, repo: Repo = HERE, as_json: Json = False) -> None:
     report = _asked(git_hooks.install, repo)
     _show(report, as_json=as_json)
     if not as_json and report.complete:
-        output.remark("Events from this repository are stored until a git source reads them.")
+        output.remark("Events from this repository are stored until a Git source reads them.")
     if not report.complete:
         raise typer.Exit(output.FAILED)
 
@@ -47,7 +48,10 @@ def hooks_uninstall(*, repo: Repo = HERE, as_json: Json = False) -> None:
     report = _asked(git_hooks.uninstall, repo)
     _show(report, as_json=as_json)
     if not as_json and report.waiting:
-        output.remark(f"{report.waiting} unread events are kept in {output.visible(report.spool)}.", style="yellow")
+        output.remark(
+            f"{plural(report.waiting, 'unread event is', 'unread events are')} kept in {output.visible(report.spool)}.",
+            style="yellow",
+        )
 
 
 def _asked(use: Callable[[Path], Report], repo: Path) -> Report:
@@ -64,7 +68,7 @@ def _show(report: Report, *, as_json: bool) -> None:
     rows = [(each.name, each.state.value, each.path, each.note) for each in report.hooks]
     output.table(("hook", "state", "path", "note"), rows, empty="")
     if report.waiting:
-        output.say(f"{report.waiting} unread events")
+        output.say(plural(report.waiting, "unread event"))
     for each in report.hooks:
         if each.line and each.state is not State.INSTALLED:
             output.say(f"Add this line to {output.visible(each.path)}:", style="yellow")

@@ -16,6 +16,7 @@ from assent.domain.access import Principal
 from assent.domain.canonical import is_object, strict_loads
 from assent.domain.errors import InvalidRequest, MalformedJson
 from assent.domain.importing import Past
+from assent.domain.plurals import plural
 from assent.domain.rules_file import Entry
 from assent.services.importing import Carried, Left, carry, carry_rules, foresee, read_past, read_rules
 from assent.services.people import DEFAULT_PROJECT
@@ -144,7 +145,9 @@ def _print(done: Done, wanted: Wanted) -> None:
     verb = "Dry run: would import" if wanted.dry_run else "Imported"
     comments = sum(each.comments for each in done.new)
     there = len(done.carried) - len(done.new)
-    output.say(f"{verb} {len(done.new)} breakpoints with {comments} comments. Already imported: {there}.")
+    output.say(
+        f"{verb} {plural(len(done.new), 'breakpoint')} with {plural(comments, 'comment')}. Already imported: {there}."
+    )
     if done.rules is not None:
         counts = ", ".join(f"{count} {what}" for what, count in _rules(done.rules).items())
         output.say(f"Rules: {counts}.")

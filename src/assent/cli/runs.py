@@ -13,6 +13,7 @@ from assent.cli.export import export
 from assent.cli.output import Json
 from assent.cli.pairs import inputs_of
 from assent.cli.session import LONG_PATIENCE, gathered, session
+from assent.domain.plurals import plural
 from assent.sdk.client import Assent
 from assent.sdk.protocol import RunFilters
 from assent.sdk.run_values import JournalLine, Run, RunPage, RunSummary
@@ -241,7 +242,7 @@ def run_export(
     if as_json:
         output.emit({"runId": run_id, "folder": str(folder), "files": written})
     else:
-        output.say(f"Wrote {len(written)} files to {output.visible(str(folder))}.")
+        output.say(f"Wrote {plural(len(written), 'file')} to {output.visible(str(folder))}.")
 
 
 def _print_end(ended: Run, *, as_json: bool) -> None:

@@ -11,6 +11,7 @@ from assent.domain.canonical import Json, link
 from assent.domain.errors import PatternError
 from assent.domain.instants import SECOND, from_iso
 from assent.domain.patterns import Pattern, match, parse
+from assent.domain.plurals import plural
 from assent.domain.rule_changes import CHANGED, CREATED, REMOVED, RuleEvent, body, content
 from assent.domain.rulebook import Rule, RuleAction, RuleMode
 from assent.domain.rules import Source, subject_of
@@ -170,7 +171,7 @@ def _counted(stored: Stored, approvals: int) -> Iterator[str]:
         yield "but it does not request auto-approval"
     elif said["consecutiveApprovals"] < asked:
         recorded = said["consecutiveApprovals"]
-        yield f"but its creation event records {recorded} consecutive approvals instead of {asked}"
+        yield f"but its creation event records {plural(recorded, 'consecutive approval')} instead of {asked}"
     elif approvals < asked:
         yield f"but the number of consecutive approvals was {approvals} instead of {asked}"
 

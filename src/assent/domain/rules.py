@@ -18,6 +18,7 @@ from assent.domain.exact_calls import exact_call
 from assent.domain.expressions import MISSING, Literal, Subject, Truth, listed
 from assent.domain.grammar import MAX_LENGTH, QUOTES, sayable
 from assent.domain.patterns import Finding, explain
+from assent.domain.plurals import plural
 from assent.domain.protected_paths import protected
 from assent.domain.rulebook import Compiled, Rule, Rulebook
 
@@ -247,8 +248,9 @@ def _counted(question: _Question) -> Iterator[Step]:
     if question.after_n < 1:
         return
     reached = question.consecutive >= question.after_n
-    times = "time" if question.consecutive == 1 else "times"
-    text = f"Approved by people {question.consecutive} {times} in a row; autoApproveAfterN is {question.after_n}."
+    text = (
+        f"Approved by people {plural(question.consecutive, 'time')} in a row; autoApproveAfterN is {question.after_n}."
+    )
     yield Step(Source.AFTER_N, reached, True if reached else None, text)
 
 

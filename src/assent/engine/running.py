@@ -13,6 +13,7 @@ import structlog
 
 from assent.domain.errors import Unavailable
 from assent.domain.instants import SECOND
+from assent.domain.plurals import plural
 from assent.domain.runs import Line, Run, RunState, Superseded
 from assent.engine.rundir import RunFolder
 from assent.engine.segments import Segment, Stretch
@@ -117,7 +118,7 @@ class Runner:
 
     async def _given_up(self, run: Run) -> bool:
         """Fail a run that crashes its worker each time, or whose results can never be stored."""
-        message = f"The run was started {run.starts - 1} times without making progress. See the server log."
+        message = f"The run was started {plural(run.starts - 1, 'time')} without making progress. See the server log."
         stretch = Stretch(RunState.FAILED, error={"type": "Abandoned", "message": message})
         return await self._desk.leave(replace(run, state=stretch.state, error=stretch.error), _last_line(stretch))
 

@@ -23,6 +23,7 @@ from assent.domain.canonical import Json, canonical, sha256
 from assent.domain.errors import AssentError, Internal, Unavailable
 from assent.domain.gates import slug
 from assent.domain.instants import SECOND, iso
+from assent.domain.plurals import plural
 from assent.domain.runs import Line, Run, RunState, Step, StepKind, StepState, Superseded, difference
 from assent.domain.trigger_events import MARK
 from assent.engine.rundir import RunFolder
@@ -227,7 +228,7 @@ class Segment:
         if step.attempts > max(MOST_STARTS, wanted.retries + 1):
             error = {
                 "type": "Abandoned",
-                "message": f"The task was started {step.attempts - 1} times and never finished.",
+                "message": f"The task was started {plural(step.attempts - 1, 'time')} and never finished.",
             }
             return await self._failed(step, error)
         step = await self._record(step, Line("task_started", step.path, told))

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from assent.domain.plurals import plural
+
 _NO_CONTROLS = "must not contain line breaks or control characters"
 _SLUG = (
     "must start with a lowercase letter or a digit, and contain only lowercase letters, digits, dots, hyphens and "
@@ -46,9 +48,9 @@ _PLAIN: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "less_than_equal": lambda ctx: f"must be at most {ctx['le']}",
     "less_than": lambda ctx: f"must be less than {ctx['lt']}",
     "string_too_short": lambda ctx: _too_short(ctx["min_length"], "character"),
-    "string_too_long": lambda ctx: f"must be at most {_count(ctx['max_length'], 'character')} long",
+    "string_too_long": lambda ctx: f"must be at most {plural(ctx['max_length'], 'character')} long",
     "too_short": lambda ctx: _too_short(ctx["min_length"], "item"),
-    "too_long": lambda ctx: f"must have at most {_count(ctx['max_length'], 'item')}",
+    "too_long": lambda ctx: f"must have at most {plural(ctx['max_length'], 'item')}",
     "string_pattern_mismatch": lambda ctx: PATTERNS.get(ctx["pattern"], "contains a character that is not allowed"),
 }
 
@@ -60,8 +62,4 @@ def plain(kind: str, message: str, ctx: Mapping[str, Any]) -> str:
 
 
 def _too_short(least: int, what: str) -> str:
-    return "must not be empty" if least == 1 else f"must have at least {_count(least, what)}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+    return "must not be empty" if least == 1 else f"must have at least {plural(least, what)}"

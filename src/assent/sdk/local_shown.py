@@ -14,6 +14,7 @@ from rich.text import Text
 
 from assent.domain.breakpoint import Breakpoint
 from assent.domain.draft import FileDraft
+from assent.domain.plurals import plural
 from assent.sdk.visible import visible
 
 MAX_LINES = 400
@@ -72,7 +73,9 @@ def _block(text: str, *, style: str) -> Text:
 
 def _show_file(console: Console, file: FileDraft) -> None:
     digest = (file.sha256 or "")[:_SHORT_DIGEST]
-    about = f"{file.format}, {len(file.content):,} bytes, {digest}" if file.content is not None else "not provided"
+    about = (
+        f"{file.format}, {plural(len(file.content), 'byte')}, {digest}" if file.content is not None else "not provided"
+    )
     console.print(Line(Text(f"{visible(file.path)} ({visible(about)})", style="dim"), align="left", style="dim"))
     text = None if file.content is None or file.format == "image" else _text(file.content)
     if text is not None:
@@ -96,8 +99,8 @@ def _cut(text: str) -> tuple[str, str]:
     lines = text.split("\n")
     kept = "\n".join(lines[:MAX_LINES])
     if len(kept) > MAX_CHARACTERS:
-        return kept[:MAX_CHARACTERS], f"{len(text) - MAX_CHARACTERS:,} more characters not shown"
-    return kept, f"{len(lines) - MAX_LINES:,} more lines not shown" if len(lines) > MAX_LINES else ""
+        return kept[:MAX_CHARACTERS], f"{plural(len(text) - MAX_CHARACTERS, 'more character')} not shown"
+    return kept, f"{plural(len(lines) - MAX_LINES, 'more line')} not shown" if len(lines) > MAX_LINES else ""
 
 
 def _rendered(file: FileDraft, text: str) -> RenderableType:

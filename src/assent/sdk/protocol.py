@@ -616,7 +616,8 @@ def bounded(flow: Flow[Result], *, pace: Pace, seconds: float | None) -> Flow[Re
         elif isinstance(step, Request):
             if left <= 0:
                 flow.close()
-                msg = f"{because}; gave up after {round(seconds, 1):g} seconds"
+                waited = f"{round(seconds, 1):g}"
+                msg = f"{because}; gave up after {waited} {'second' if waited == '1' else 'seconds'}"
                 raise Unreachable(msg)
             step = replace(step, within=left)
         outcome = yield step

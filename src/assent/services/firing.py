@@ -8,6 +8,7 @@ from assent.domain.access import Principal
 from assent.domain.breakpoint import Breakpoint, Status
 from assent.domain.errors import AssentError, Conflict, NotFound
 from assent.domain.instants import SECOND
+from assent.domain.plurals import plural
 from assent.domain.runs import Cause
 from assent.domain.strategies import Decision
 from assent.domain.trigger_events import TriggerEvent
@@ -135,7 +136,10 @@ class Firer:
         if not is_full:
             return None
         if room.when_full is WhenFull.SKIP:
-            return going.skipped(Because.BUSY, f"{len(running)} runs were already running; the limit is {room.limit}.")
+            return going.skipped(
+                Because.BUSY,
+                f"{plural(len(running), 'run was', 'runs were')} already running; the limit is {room.limit}.",
+            )
         if room.when_full is WhenFull.CANCEL:
             for run_id in running[: len(running) - room.limit + 1]:
                 with contextlib.suppress(Conflict, NotFound):  # it has just ended

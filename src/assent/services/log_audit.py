@@ -8,6 +8,7 @@ from typing import Any
 
 from assent.domain.audit import UNREADABLE, Finding
 from assent.domain.audit_log import LogCheck, about, anchor_findings
+from assent.domain.plurals import plural
 from assent.ports import Database
 from assent.services.anchoring import AnchorFile
 from assent.store.checkpoints import StoredCheckpoint
@@ -66,7 +67,13 @@ def _begin(tx: Transaction, *, keys: Mapping[str, bytes] | None) -> tuple[int, L
     findings += [about(*each, "the event was queued for the log and is now missing") for each in tx.checkpoints.gone()]
     signed = last.size if last else 0
     if signed != entries:
-        findings.append(about(None, None, f"the last checkpoint covers {signed} entries, but the log has {entries}"))
+        findings.append(
+            about(
+                None,
+                None,
+                f"the last checkpoint covers {plural(signed, 'entry', 'entries')}, but the log has {entries}",
+            )
+        )
     return max(signed, entries), LogCheck(known if keys is None else keys), findings
 
 

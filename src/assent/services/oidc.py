@@ -124,7 +124,7 @@ class OidcService:
         if answer.get("error") or not answer.get("code"):
             said = answer.get("error", "")[:100]
             raise Unauthenticated(
-                f"{self.name} did not sign you in{f' ({said})' if said.isprintable() and said else ''}."
+                f"Sign-in with {self.name} failed{f' ({said})' if said.isprintable() and said else ''}. Try again."
             )
         token = await self._token(answer["code"], journey.verifier, back_to)
         claims = await self._claims(token, journey.nonce)

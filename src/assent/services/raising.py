@@ -112,7 +112,7 @@ def experts_of(tx: Transaction, draft: Draft, by: Principal) -> Experts:
     carried = [options for seat in seats if (options := eligible(seat, directory))]
     if draft.strategy in NEEDS_EXPERTS and not answerable(carried):
         names = ", ".join(draft.experts)
-        msg = f"{draft.strategy} requires a different person for each expert, which is not possible for {names}."
+        msg = f"{draft.strategy} requires a different person for each expert; this is not possible for {names}."
         raise ExpertsNotDistinct(msg)
     owner = directory.owner or "an admin"
     warnings = (f"No person or group named {name!r} exists; {owner} can respond instead." for name in missing)

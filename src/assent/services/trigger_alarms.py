@@ -8,6 +8,7 @@ from assent.domain.canonical import Json
 from assent.domain.durations import duration
 from assent.domain.errors import AssentError
 from assent.domain.instants import SECOND, iso
+from assent.domain.plurals import plural
 from assent.domain.strategies import Decision
 from assent.domain.triggers import TriggerState
 from assent.services.breakpoints import BreakpointService
@@ -26,17 +27,17 @@ def trip(tx: Transaction, breakpoints: BreakpointService, stored: StoredTrigger,
     """Suspend a trigger that fires too often, and ask whether to resume it; return False if already suspended."""
     breaker = stored.trigger.breaker
     within = duration(breaker.within)
-    because = f"Fired {count} times within {within}; the limit is {breaker.limit}."
-    return _suspend(tx, breakpoints, stored, because=because, what=f"fired {count} times within {within}")
+    because = f"Fired {plural(count, 'time')} within {within}; the limit is {breaker.limit}."
+    return _suspend(tx, breakpoints, stored, because=because, what=f"fired {plural(count, 'time')} within {within}")
 
 
 def stop_loop(tx: Transaction, breakpoints: BreakpointService, stored: StoredTrigger, *, count: int) -> bool:
     """Suspend a trigger that its own runs feed, and ask whether to resume it; return False if already suspended."""
     because = (
-        f"Fired {count} times in a row in response to changes made by its own runs. Have the process write to another "
-        "location, exclude its output from the source, or declare the files with ctx.writes."
+        f"Fired {plural(count, 'time')} in a row in response to changes made by its own runs. Have the process write "
+        "to another location, exclude its output from the source, or declare the files with ctx.writes."
     )
-    what = f"fired {count} times in a row in response to changes that appear to come from its own runs"
+    what = f"fired {plural(count, 'time')} in a row in response to changes that appear to come from its own runs"
     return _suspend(tx, breakpoints, stored, because=because, what=what)
 
 

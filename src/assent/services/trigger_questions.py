@@ -9,6 +9,7 @@ from assent.domain.canonical import Json, is_array, is_object
 from assent.domain.draft import draft
 from assent.domain.errors import AlreadyEnded
 from assent.domain.gates import MAX_GATE
+from assent.domain.plurals import plural
 from assent.domain.templates import fill, spelt
 from assent.domain.trigger_events import TriggerEvent, seen
 from assent.domain.triggers import Hold
@@ -56,7 +57,7 @@ def ask(
 
 def question_of(stored: StoredTrigger, event: TriggerEvent, firing: Firing) -> str:
     trigger, earlier = stored.trigger, _earlier(firing)
-    more = f" and {earlier} earlier event{'s' * (earlier != 1)}" if earlier else ""
+    more = f" and {plural(earlier, 'earlier event')}" if earlier else ""
     own = trigger.hold.question if trigger.hold is not None else ""
     said = _line(spelt(own, seen(event))[0], LONGEST_QUESTION - LONGEST_NAME)
     if said:

@@ -10,6 +10,7 @@ from assent.domain.errors import InvalidRequest
 from assent.domain.expressions import Literal
 from assent.domain.grammar import MAX_LENGTH, sayable
 from assent.domain.instants import from_iso
+from assent.domain.plurals import plural
 from assent.domain.trigger_events import VIEW, Arrived, TriggerEvent, Trust
 from assent.domain.triggers import (
     UNVERIFIED,
@@ -82,8 +83,8 @@ def _would(tx: Transaction, trigger: Trigger, event: TriggerEvent, stored: Store
         return "It matches, but the trigger is disabled, so the event would be ignored."
     if event.depth > trigger.max_depth:
         return (
-            f"It would be skipped as a possible loop: the event comes from a chain of {event.depth} runs, and the "
-            f"limit is {trigger.max_depth}."
+            f"It would be skipped as a possible loop: the event comes from a chain of {plural(event.depth, 'run')}, "
+            f"and the limit is {trigger.max_depth}."
         )
     key = once_of(trigger, event)
     if key and stored is not None and tx.firings.used(stored.id, key):

@@ -11,6 +11,7 @@ from assent.domain.access import Permission, Principal
 from assent.domain.canonical import Json
 from assent.domain.errors import Conflict
 from assent.domain.instants import SECOND
+from assent.domain.plurals import plural
 from assent.domain.runs import Run
 from assent.domain.trigger_events import EventState, TriggerEvent, subject_of
 from assent.domain.trigger_traces import looked
@@ -227,7 +228,7 @@ class TriggeringService:
         trigger, event, key = going.stored.trigger, going.event, going.firing.once_key
         if event.depth > trigger.max_depth:
             going.firing = replace(going.firing, once_key=None)
-            why = f"The event comes from a chain of {event.depth} runs; the limit is {trigger.max_depth}."
+            why = f"The event comes from a chain of {plural(event.depth, 'run')}; the limit is {trigger.max_depth}."
             return going.skipped(Because.LOOP, why)
         if key is not None and batch.tx.firings.used(going.stored.id, key):
             going.firing = replace(going.firing, once_key=None)

@@ -47,7 +47,7 @@ def place(folder: Path) -> Place:
     done = _run(folder, [*_WITHOUT_HOOKS, "rev-parse", "--git-common-dir", "--is-bare-repository"])
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()
-        msg = f"Cannot read a git repository in {folder}: {said[0] if said else 'unknown error'}"
+        msg = f"Cannot read a Git repository in {folder}: {said[0] if said else 'unknown error'}"
         raise OSError(msg)
     common, is_bare = os.fsdecode(done.stdout).rstrip("\n").rsplit("\n", 1)
     return Place(folder, (folder / common).resolve(), is_bare == "true")
@@ -90,8 +90,8 @@ def _run(folder: Path, arguments: list[str]) -> subprocess.CompletedProcess[byte
             check=False,
         )
     except FileNotFoundError:
-        msg = "git is not installed."
+        msg = "Git is not installed."
         raise OSError(msg) from None
     except subprocess.TimeoutExpired:
-        msg = f"git did not finish within {PATIENCE:.0f} seconds in {folder}."
+        msg = f"Git did not finish within {PATIENCE:.0f} seconds in {folder}."
         raise OSError(msg) from None

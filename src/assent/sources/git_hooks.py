@@ -241,12 +241,12 @@ def _hindrances(path: Path, content: bytes) -> Iterator[tuple[str, bool]]:
     for each in MANAGERS:
         yield f"{each.decode()} manages it", each in lowered
     yield "it is not a shell script", not _SHELL.fullmatch(content.partition(b"\n")[0])
-    yield "it is not executable, so git does not run it", not os.access(path, os.X_OK)
+    yield "it is not executable, so Git does not run it", not os.access(path, os.X_OK)
 
 
 def _status(found: Place, name: str) -> Hook:
     if _is_configured(found, name):
-        return Hook(name, State.INSTALLED, "in the repository's git configuration")
+        return Hook(name, State.INSTALLED, "in the repository's Git configuration")
     path = _hook_file(found, name)
     if _calls_ours(path, name) or (path.parent.name == "_" and _calls_ours(path.parent.parent / name, name)):
         return Hook(name, State.INSTALLED, str(path))

@@ -139,7 +139,7 @@ def _described(path: Path, *, made_at: str, version: str) -> Manifest:
                 key_ids=[row[0] for row in connection.execute(SELECT_KEY_IDS)] if secrets else [],
             )
         except (sqlite3.Error, TypeError) as error:
-            raise _unsound("it cannot be read as Assent data") from error
+            raise _unsound("it is not a valid Assent data file") from error
 
 
 def _begin_epoch(path: Path, now: int) -> None:

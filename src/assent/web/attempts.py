@@ -9,6 +9,7 @@ import msgspec
 from markupsafe import Markup
 
 from assent.domain.audit import Comment
+from assent.domain.plurals import plural
 from assent.services.attempts import Pair, Previous
 from assent.store.reading import Whole
 from assent.web.render import file_size
@@ -125,5 +126,5 @@ def _difference(before: str, after: str) -> Rendered:
     made = diff("\n".join(lines[:MAX_SHOWN_LINES]))
     if len(lines) <= MAX_SHOWN_LINES:
         return made
-    left = f"{len(lines) - MAX_SHOWN_LINES:,} more lines of the diff are not shown."
+    left = f"{plural(len(lines) - MAX_SHOWN_LINES, 'more line is', 'more lines are')} not shown."
     return Rendered(made.html, (*made.notes[1:], left))

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from assent.domain.errors import AlreadyEnded, AssentError, ConfirmationRequired, DigestMismatch, InvalidRequest
 from assent.domain.instants import iso
+from assent.domain.plurals import plural
 from assent.domain.strategies import NEEDS_EXPERTS
 from assent.domain.terms import MAX_TEXT, Answer, reason
 from assent.http.sessions import local_path
@@ -243,7 +244,10 @@ def consequences(
     seats: list[object] = msgspec.json.decode(row.seats)
     stopped = [] if answer.approved else [each.person for each in mark.pending if each.approved]
     if row.strategy in NEEDS_EXPERTS and not standing.override:
-        found = [f"Your answer is one of {len(seats)} votes.", "You can change it until a decision is reached."]
+        found = [
+            f"Your answer is one of {plural(len(seats), 'vote')}.",
+            "You can change it until a decision is reached.",
+        ]
     else:
         found = [_effect(answer, 0 if stopped else undo_seconds)]
     if stopped:
@@ -273,5 +277,5 @@ def consequences(
 def _effect(answer: Answer, undo_seconds: int) -> str:
     effect = "The agent continues" if answer.approved else "The agent receives your rejection and the reason"
     if undo_seconds:
-        return f"{effect} in {undo_seconds} seconds. You can undo your answer until then."
+        return f"{effect} in {plural(undo_seconds, 'second')}. You can undo your answer until then."
     return f"{effect} immediately. This cannot be undone."

@@ -13,6 +13,7 @@ from starlette.routing import Route
 from assent.domain.access import Permission, Principal
 from assent.domain.errors import InvalidRequest
 from assent.domain.notes import Purpose
+from assent.domain.plurals import plural
 from assent.domain.routes import PERSON
 from assent.http.addresses import DELIVERY_ID, known_delivery_id, without_path
 from assent.services.addressing import PLACE
@@ -143,7 +144,7 @@ async def listing(visit: Visit) -> Response:
 def _done(params: QueryParams) -> str | None:
     count = params.get("retried", "")
     if count.isascii() and count.isdigit() and len(count) <= 3 and int(count):  # noqa: PLR2004  # a batch is smaller
-        return "Retrying 1 delivery." if count == "1" else f"Retrying {int(count)} deliveries."
+        return f"Retrying {plural(int(count), 'delivery', 'deliveries')}."
     return DONE.get(params.get("done", ""))
 
 

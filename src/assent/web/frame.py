@@ -17,6 +17,7 @@ from starlette.routing import Route
 from assent.domain.access import Permission, Principal
 from assent.domain.errors import AssentError, Forbidden, RateLimited
 from assent.domain.instants import iso
+from assent.domain.plurals import plural
 from assent.domain.secrets import is_mark_of
 from assent.domain.visible import visible
 from assent.http.auth import Authenticator
@@ -94,6 +95,7 @@ _FILTERS: dict[str, Any] = {
     "headline": render.headline,
     "outcome": render.outcome,
     "told": render.told,
+    "plural": plural,
 }
 
 

@@ -4,6 +4,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from assent.domain.errors import InvalidRequest
+from assent.domain.plurals import plural
 from assent.services.metrics import OUTCOMES, PERIODS, Insights, Step
 from assent.web.charts import Chart, Series, duration, outcome_label, percent
 from assent.web.frame import Site, Visit, page, route
@@ -63,7 +64,7 @@ def _times(found: Insights) -> Chart:
     summary = "No decisions yet."
     if taken:
         summary = (
-            f"Of {taken.count:,} decisions, 50% took less than {duration(taken.p50)}, 90% less than "
+            f"Of {plural(taken.count, 'decision')}, 50% took less than {duration(taken.p50)}, 90% less than "
             f"{duration(taken.p90)} and 99% less than {duration(taken.p99)}."
         )
     return Chart(
@@ -89,9 +90,7 @@ def _shares(found: Insights) -> Chart:
     return Chart(
         id="shares",
         title="Outcomes",
-        summary=f"{found.raised:,} {'breakpoint' if found.raised == 1 else 'breakpoints'}: {told}."
-        if told
-        else "No breakpoints.",
+        summary=f"{plural(found.raised, 'breakpoint')}: {told}." if told else "No breakpoints.",
         kind="bars",
         unit="percent",
         step=found.period.step,

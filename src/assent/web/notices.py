@@ -5,6 +5,7 @@ from functools import partial
 
 from assent.domain.errors import AssentError
 from assent.domain.instants import SECOND
+from assent.domain.plurals import plural
 from assent.http.addresses import known_id
 from assent.services.triage import Marks
 from assent.store.reading import Whole
@@ -98,7 +99,7 @@ async def _batch(visit: Visit, asked: Filters, batch: str) -> Notice | None:
     if not batch.isascii() or not batch.replace("_", "").isalnum():
         return None
     held = await visit.site.database.read(partial(visit.site.holding.held_together, batch=batch, by=visit.who))
-    text = f"Answered {count} {'breakpoint' if count == 1 else 'breakpoints'}."
+    text = f"Answered {plural(count, 'breakpoint')}."
     if failed:
         text += f" {failed} could not be answered."
     if not held:

@@ -20,6 +20,7 @@ from assent.domain.audit import stubbed
 from assent.domain.breakpoint import NEVER, Event
 from assent.domain.headlines import Headline
 from assent.domain.instants import SECOND
+from assent.domain.plurals import plural
 from assent.store.reading import Summary, Whole
 
 MAX_HEADLINE = 200
@@ -131,7 +132,7 @@ def deadline(row: Summary, now: int) -> Deadline | None:
 
 def file_size(count: int) -> str:
     if count < 1024:  # noqa: PLR2004  # bytes in a KiB
-        return f"{count} byte{'' if count == 1 else 's'}"
+        return plural(count, "byte")
     return f"{count / 1024:.0f} KiB" if count < 1024 * 1024 else f"{count / 1024 / 1024:.1f} MiB"
 
 

@@ -15,6 +15,7 @@ from assent.domain.access import Permission
 from assent.domain.canonical import Json, canonical, is_array, is_object, sha256, strict_loads
 from assent.domain.errors import AssentError, InvalidRequest, MalformedJson, NotFound
 from assent.domain.instants import SECOND
+from assent.domain.plurals import plural
 from assent.domain.runs import SETTLED, Run, RunState, Step, StepKind, StepState, Written
 from assent.http.addresses import RUN_ID, known_run_id
 from assent.http.files import CLOSED
@@ -190,7 +191,10 @@ def said(line: Written) -> Said:
     words += [f"{name} {_plain(value)}" for name, value in known.items() if value is not None]
     text = " · ".join(words)
     return Said(
-        line, text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + f"… and {len(text) - MAX_SHOWN:,} more characters"
+        line,
+        text
+        if len(text) <= MAX_SHOWN
+        else text[:MAX_SHOWN] + f"… and {plural(len(text) - MAX_SHOWN, 'more character')}",
     )
 
 

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from assent.domain.errors import RateLimited, Unauthenticated
+from assent.domain.plurals import plural
 from assent.domain.secrets import well_formed
 from assent.http.sessions import form_of, local_path
 from assent.web import kept
@@ -35,7 +36,7 @@ async def sign_in(site: Site, request: Request) -> Response:
         return again(status=UNAUTHORIZED, problem=error.message)
     except RateLimited as error:
         seconds = max(1, round(error.retry_after))
-        text = f"Too many attempts. Wait {seconds} seconds, then try again."
+        text = f"Too many attempts. Wait {plural(seconds, 'second')}, then try again."
         response = again(status=TOO_MANY, problem=text)
         response.headers["Retry-After"] = str(seconds)
         return response

@@ -70,7 +70,7 @@ class ReceiptUse(Strict):
 class ReceiptKeyView(Strict):
     key_id: str
     public_key: str
-    """Base64-encoded public key of 32 bytes."""
+    """32-byte public key, Base64-encoded."""
     state: Literal["current", "retired", "revoked"]
     """State of the key. Receipts that were signed with a `retired` key are valid, but those signed with a `revoked` key
     are not.

@@ -7,6 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from assent.domain.errors import AssentError, InvalidRequest, NotFound
+from assent.domain.plurals import plural
 from assent.store.transaction import Transaction
 from assent.web.admin.frame import Question, admin_page, checked, listed, question_page, text
 from assent.web.frame import Site, Visit, redirect, route
@@ -71,10 +72,7 @@ async def remove_form(visit: Visit) -> Response:
     question = Question(
         title=f"Remove group {name}?",
         consequences=(
-            (
-                f"This group has {len(members)} {'member' if len(members) == 1 else 'members'}. Their accounts are "
-                "not affected."
-            ),
+            (f"This group has {plural(len(members), 'member')}. Their accounts are not affected."),
             "Breakpoints that are already assigned to this group keep their reviewers.",
         ),
         action=f"/admin/groups/{name}/remove",

@@ -10,6 +10,7 @@ from starlette.routing import Route
 from assent.domain.canonical import canonical, sha256
 from assent.domain.counting import DEFAULT_FLOOR
 from assent.domain.errors import AssentError, InvalidRequest
+from assent.domain.plurals import plural
 from assent.services.people import DEFAULT_PROJECT
 from assent.store.projects import Project
 from assent.store.transaction import Transaction
@@ -162,7 +163,9 @@ async def policy_form(visit: Visit) -> Response:
     question = Question(
         title="Change the policy?",
         consequences=(
-            f"Deadlines are limited to {hours} hours." if hours else "Deadlines are not limited.",
+            f"Deadlines are limited to {hours} {'hour' if hours == '1' else 'hours'}."
+            if hours
+            else "Deadlines are not limited.",
             f"Breakpoints with any of these tags always require human approval: {', '.join(tags)}."
             if tags
             else "No tags require human approval.",
@@ -171,7 +174,7 @@ async def policy_form(visit: Visit) -> Response:
             else "No tags require a Jira ticket.",
             "Agents cannot request auto-approval after N approvals."
             if asked["autoApproveAfterN"] == "ignore"
-            else f"Agents can request auto-approval after {floor} or more approvals.",
+            else f"Agents can request auto-approval after at least {plural(floor, 'approval')}.",
             "Only approvals of the same question count."
             if asked["autoApproveCounts"] == "question"
             else (

@@ -8,6 +8,7 @@ from starlette.routing import Route
 
 from assent.domain.access import Permission
 from assent.domain.errors import AssentError, NotFound
+from assent.domain.plurals import plural
 from assent.http.addresses import known_id
 from assent.store.retention import Hold
 from assent.store.transaction import Transaction
@@ -59,7 +60,7 @@ async def retention_form(visit: Visit) -> Response:
         days = checked(wire.Policy, retentionDays=number(visit.form, "retentionDays")).retention_days
     except AssentError as error:
         return await _retention_page(visit, error)
-    age = f"{days} {'day' if days == 1 else 'days'}"
+    age = plural(days, "day")
     question = Question(
         title=f"Keep content for {age}?" if days else "Keep everything?",
         consequences=(

@@ -9,6 +9,7 @@ from starlette.routing import Route
 
 from assent.domain.canonical import Json, is_array, is_object
 from assent.domain.errors import AssentError
+from assent.domain.plurals import plural
 from assent.domain.runs import Run
 from assent.domain.trigger_events import EventState, TriggerEvent, envelope
 from assent.domain.triggers import FiringState
@@ -21,7 +22,7 @@ from assent.web import render, rendering
 from assent.web.admin.frame import text
 from assent.web.frame import Site, Visit, redirect, route
 from assent.web.guards import reading, ruling
-from assent.web.triggers.frame import plural, said, trigger_page
+from assent.web.triggers.frame import said, trigger_page
 from assent.web.triggers.trials import Told, Tried, shown, told_trace
 
 RUN = "run_"

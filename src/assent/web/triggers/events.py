@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from assent.domain.canonical import canonical, sha256
 from assent.domain.errors import InvalidRequest
+from assent.domain.plurals import plural
 from assent.domain.trigger_events import EventState, TriggerEvent
 from assent.domain.triggers import FiringState
 from assent.http.addresses import EVENT_ID
@@ -18,7 +19,7 @@ from assent.store.sources import StoredSource
 from assent.store.transaction import Transaction
 from assent.web.frame import Site, Visit, page, route
 from assent.web.guards import reading
-from assent.web.triggers.frame import cursor, plural, text_filter, trigger_page
+from assent.web.triggers.frame import cursor, text_filter, trigger_page
 
 PAGE = 50
 STATES = {

@@ -25,7 +25,7 @@ DONE = {
     "saved": "Saved.",
     "removed": "Removed. Its events and runs remain in the history.",
     "suspended": "Suspended. Events are queued, and no runs start.",
-    "resumed": "Resumed. Held firings continue, oldest first.",
+    "resumed": "Resumed. The held firings are processed now, oldest first.",
     "replayed": "Replayed. The event is matched against the current triggers.",
     "retried": "Retrying now.",
     "discarded": "Discarded. It will not start a run.",
@@ -119,7 +119,3 @@ def cursor(visit: Visit, ids: re.Pattern[str]) -> str:
     if value and not ids.fullmatch(value):
         raise InvalidRequest.at("cursor", "is not a cursor from this list")
     return value
-
-
-def plural(count: int, one: str, many: str = "") -> str:
-    return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -11,6 +11,7 @@ from starlette.routing import Route
 from assent.domain.access import Permission
 from assent.domain.canonical import Json, is_array
 from assent.domain.errors import AssentError, InvalidRequest, NotFound
+from assent.domain.plurals import plural
 from assent.services.channels import FROM_FILE
 from assent.services.triggers import naming
 from assent.sources.registry import KINDS
@@ -21,7 +22,7 @@ from assent.web.admin.channel_forms import OTHERS, Form, asked, values
 from assent.web.admin.frame import Question, outdated, question_page, text
 from assent.web.frame import Site, Visit, redirect, route
 from assent.web.guards import managing, reading
-from assent.web.triggers.frame import Fault, known_id, plural, pointer_of, said, trigger_page
+from assent.web.triggers.frame import Fault, known_id, pointer_of, said, trigger_page
 from assent.web.triggers.source_forms import form_of
 
 UNUSUAL = "No events for longer than usual."
