@@ -231,7 +231,7 @@ async def test_another_person_who_signs_in_gets_nothing_of_the_text(
     assert shown.status_code == (200 if way == "sign-in page" else 403)
     assert "Not on a Friday." not in shown.text
     if roles or way == "sign-in page":
-        assert "not available under this account" in shown.text or "opened under a different account" in shown.text
+        assert "this account cannot access it" in shown.text or "opened under a different account" in shown.text
     assert await scene.unchanged()
 
 

@@ -60,7 +60,7 @@ async def retention_form(visit: Visit) -> Response:
         days = checked(wire.Policy, retentionDays=number(visit.form, "retentionDays")).retention_days
     except AssentError as error:
         return await _retention_page(visit, error)
-    age = plural(days, "day")
+    age = plural(days or 0, "day")
     question = Question(
         title=f"Keep content for {age}?" if days else "Keep everything?",
         consequences=(
