@@ -14,7 +14,7 @@ PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve wheel fmt lint types mypy pyright tsc quick test test-all screenshots bench soak mutation audit docs check lock clean
+.PHONY: help setup serve wheel fmt lint types mypy pyright tsc quick test test-all screenshots bench soak mutation shape audit docs check lock clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | expand -t 13
@@ -87,8 +87,11 @@ bench: setup  ## measure, and print ratios against the raw drivers
 soak: setup  ## the long searches for faults (BUDGET=10m)
 	@$(BIN)/python -m tests.soak --budget $(BUDGET) $(ARGS)
 
-mutation: setup  ## how many small faults in the domain its tests notice (ARGS="--sample 60")
+mutation: setup  ## how many small faults in pure modules their tests detect (ARGS="--sample 60")
 	@$(BIN)/python -m tests.mutation $(ARGS)
+
+shape: setup  ## sizes of files and functions, and how features depend on one another
+	@$(BIN)/python -m tools.shape
 
 audit: setup  ## known faults in what we use and write; a list of all components in build/sbom.json
 	@$(BIN)/python -m tools.audit $(ARGS)

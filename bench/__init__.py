@@ -1,1 +1,1 @@
-"""Measurements, side by side in one run and printed as ratios; times are never asserted."""
+"""Benchmarks that compare Assent with a baseline in the same run and print ratios; slow results never fail a run."""

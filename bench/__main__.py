@@ -5,8 +5,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from assent.app import migrate
-from assent.settings import Settings
+from assent.installation import migrate
+from assent.kernel.settings import Settings
 from bench import page, results
 from bench.backtest import backtest
 from bench.clock import clock
@@ -43,9 +43,9 @@ PARTS = {
     "growth": growth,
 }
 ONLY_ON = {"original": ("sqlite",), "pgbench": ("postgresql",)}
-"""What has a meaning on one database alone."""
+"""Parts that are meaningful on only one of the databases."""
 PURE = {"rules": rules}
-"""What no database has a part in."""
+"""Parts that do not use a database."""
 
 
 def main() -> None:

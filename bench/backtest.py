@@ -1,4 +1,4 @@
-"""A back-test over a million past breakpoints, by gate, tags and expert, and by what is in the payload."""
+"""Back-tests over a million past breakpoints, with patterns on the gate, tags, expert and payload."""
 
 import argparse
 import sqlite3
@@ -9,14 +9,14 @@ from typing import Any
 import httpx2
 import psycopg
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from bench.million import COLUMNS, SPAN
 from bench.report import Report
 from tests.support.nodes import prepared, server
 
 GOAL = 5_000
 REPEATS = 3
-# Two hundred gates, three environments; one in four asks the owner, one in fifty was rejected, some ask for a choice.
+# Two hundred gates and three sets of tags; one in four asks the owner, one in fifty was rejected, some offer options.
 ROWS = """
     SELECT 'bp_' || {hex}, 'default',
         CASE WHEN n % 50 = 0 THEN 'waiting' WHEN n % 50 = 1 THEN 'cancelled'
@@ -98,4 +98,4 @@ def _fill_postgres(settings: Settings, rows: int, start: int) -> None:
         values = ROWS.format(hex="lpad(to_hex(n), 26, '0')", start=f"{start}::bigint", step=step, numbers=numbers)
         connection.execute(f"INSERT INTO assent_breakpoints ({COLUMNS}) {values}")
         connection.execute("VACUUM ANALYZE assent_breakpoints")
-        connection.execute("CHECKPOINT")  # else the first reader writes for the one who filled it
+        connection.execute("CHECKPOINT")  # otherwise the first reads would have to write out dirty pages

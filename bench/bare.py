@@ -1,4 +1,4 @@
-"""The limit: a bare Starlette handler that returns the same bytes, served the same way."""
+"""A baseline: a bare Starlette handler that returns the same bytes with the same server settings."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What a checkpoint costs as the log grows, what a proof costs, and how fast the log is gone through again.
+"""Measure the cost of checkpoints and proofs as the log grows, and the speed of verifying the log.
 
 python -m bench.checkpoints [--database sqlite|postgresql] [--sizes 10000 100000 1000000]
 """
@@ -15,11 +15,15 @@ from pathlib import Path
 
 import psycopg
 
-from assent.app import Assent, migrate
-from assent.domain.merkle import inclusion
-from assent.services.log_audit import LogAudit
-from assent.settings import Settings
-from assent.store.transaction import Transaction
+from assent.audit.merkle import inclusion
+from assent.audit.store.checkpoints import Checkpoints
+from assent.audit.usecases.checkpoints import CheckpointService
+from assent.audit.usecases.verify_log import LogAudit
+from assent.db.transaction import Transaction
+from assent.installation import migrate
+from assent.kernel.settings import Settings
+from assent.node import Node as ServerNode
+from assent.people.usecases.people import PeopleService
 from tests.support.keys import key_reference
 from tests.support.postgres import new_database, postgres
 
@@ -33,7 +37,7 @@ SQLITE = "(WITH RECURSIVE g(n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM g 
 
 
 def fill(settings: Settings, first: int, last: int) -> None:
-    """Write events behind the server's back, with hashes as long as ours."""
+    """Insert events directly into the tables, with hashes of the usual length."""
     if settings.database_url:
         with psycopg.connect(settings.database_url) as connection:
             connection.execute("SET session_replication_role = replica")
@@ -60,9 +64,9 @@ async def median_ms(work: Callable[[], Awaitable[object]], prepare: Callable[[],
 
 
 async def measure(settings: Settings, sizes: list[int]) -> None:
-    node = Assent(settings)
+    node = ServerNode(settings)
     await node.database.start()
-    await node.database.write(node.people.bootstrap)
+    await node.database.write(node[PeopleService].bootstrap)
     filled = 0
 
     def grow(count: int) -> None:
@@ -71,10 +75,10 @@ async def measure(settings: Settings, sizes: list[int]) -> None:
         filled += count
 
     async def sign() -> int:
-        return await node.database.write(node.checkpoints.make)
+        return await node.database.write(node[CheckpointService].make)
 
     def prove(tx: Transaction) -> object:
-        return inclusion(tx.checkpoints.kept, filled // 3, filled)
+        return inclusion(tx[Checkpoints].kept, filled // 3, filled)
 
     async def look() -> None:
         seen: list[int] = []

@@ -1,9 +1,9 @@
-"""Lone deadlines on a machine whose clock is set an hour ahead and back again while they run."""
+"""Single deadlines on a machine whose clock is repeatedly set forward and back by an hour."""
 
 import argparse
 import asyncio
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from bench.report import Report
 from tests.faults.clocks import TTL, deadlines
 from tests.support.clocks import off_by

@@ -1,4 +1,4 @@
-"""Delegation: how soon people are told, how soon a decision shows elsewhere, and what a flood of questions becomes."""
+"""Notifications: how soon they arrive, how soon decisions close them, and how a flood of them is limited."""
 
 import argparse
 import asyncio
@@ -13,12 +13,14 @@ from typing import Any
 
 import httpx2
 
-from assent.domain.access import Role
-from assent.domain.routes_file import checked
-from assent.settings import Settings
-from assent.store.channels import StoredChannel
-from assent.store.routes import StoredRoute
-from assent.store.transaction import Transaction
+from assent.core.access import Role
+from assent.db.transaction import Transaction
+from assent.delivery.routes_file import checked
+from assent.delivery.store.channels import Channels, StoredChannel
+from assent.delivery.store.routes import Routes, StoredRoute
+from assent.kernel.settings import Settings
+from assent.people.store.people import People
+from assent.people.usecases.people import PeopleService
 from bench.load import http_load
 from bench.report import Report
 from tests.support.mail import MailServer, mail_server
@@ -29,7 +31,7 @@ ASKED = 200
 GOAL_TOLD, GOAL_SHOWN = 1000, 2000
 FLOOD, FLOOD_SECONDS = 10_000, 60.0
 MOST = 11
-"""The limit of the channel, and one that a busy worker sends late."""
+"""The channel's limit per minute, plus one email that a busy worker sends late."""
 MINUTE = 60.0
 SECRET = "whsec_" + "c2VjcmV0" * 5
 
@@ -51,13 +53,15 @@ async def _set_up(settings: Settings, receiver: Receiver, mail: MailServer) -> N
     async with running_node(settings) as node:
 
         def use_case(tx: Transaction) -> None:
-            person = node.assent.people.create_person(tx, "ann", project="default", roles=frozenset({Role.REVIEWER}))
-            tx.people.save(replace(person, email="ann@example.test"))
+            person = node.assent[PeopleService].create_person(
+                tx, "ann", project="default", roles=frozenset({Role.REVIEWER})
+            )
+            tx[People].save(replace(person, email="ann@example.test"))
             hook = {"url": receiver.url("/hook"), "secrets": ["env:BENCH_HOOK"]}
             letters = {"host": "127.0.0.1", "port": mail.port, "tls": "none", "from": "assent@example.test"}
             for name, kind, given in (("hook", "webhook", hook), ("mail", "email", letters)):
                 now = tx.now()
-                tx.channels.add(
+                tx[Channels].add(
                     StoredChannel(
                         id=tx.new_id("chn"), project="default", name=name, type=kind, settings=given,
                         created_at=now, updated_at=now,
@@ -65,13 +69,13 @@ async def _set_up(settings: Settings, receiver: Receiver, mail: MailServer) -> N
                 )  # fmt: skip
             for n, (pattern, name) in enumerate((("quick.*", "hook"), ("flood.*", "mail"))):
                 route = checked({"pattern": pattern, "channels": [name], "to": ["person:ann"]}, route_id=f"rte_{n}")
-                tx.routes.add(StoredRoute(id=f"rte_{n}", project="default", position=n, route=route))
+                tx[Routes].add(StoredRoute(id=f"rte_{n}", project="default", position=n, route=route))
 
         await node.assent.database.write(use_case)
 
 
 def _told(process: Process, tokens: Sequence[str], receiver: Receiver, report: Report, dialect: str) -> None:
-    """Ask one after the other on a server that has nothing else to do; the receiver stands for every channel."""
+    """Create and decide one breakpoint at a time on an otherwise idle server; one receiver represents all channels."""
     agent, reviewer = ({"authorization": f"Bearer {token}"} for token in tokens)
     told: list[float] = []
     shown: list[float] = []
@@ -91,7 +95,7 @@ def _told(process: Process, tokens: Sequence[str], receiver: Receiver, report: R
 
 
 class _Arrivals:
-    """Notes when each message came in."""
+    """Records when each message arrived."""
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
@@ -124,7 +128,7 @@ def _report(report: Report, dialect: str, what: str, seconds: Sequence[float], g
 
 
 def _flooded(process: Process, agent: str, mail: MailServer, report: Report, dialect: str) -> None:
-    """Ten thousand questions for one person within a minute, by mail."""
+    """Create ten thousand questions for one person, who is notified by email."""
     bodies = [("POST", "/api/breakpoints", _question(n)) for n in range(FLOOD)]
     letters = _Letters(mail)
     started = time.perf_counter()
@@ -140,7 +144,7 @@ def _flooded(process: Process, agent: str, mail: MailServer, report: Report, dia
 
 
 class _Letters:
-    """Notes when each letter came in, and how many questions it tells of."""
+    """Records when each email arrived, and counts the questions listed in them."""
 
     def __init__(self, mail: MailServer) -> None:
         self._mail = mail
@@ -166,6 +170,6 @@ def _question(n: int) -> dict[str, Any]:
 
 
 def _named(subject: str) -> int:
-    """How many questions a letter tells of, as its subject says."""
+    """Return the number of questions in an email, according to its subject."""
     found = re.search(r"([0-9]+) approvals? pending", subject)
     return int(found[1]) if found else 1

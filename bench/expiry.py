@@ -1,4 +1,4 @@
-"""A hundred thousand deadlines at once, what the API feels of it, and how soon a lone waiter hears of its own."""
+"""A hundred thousand simultaneous deadlines, their effect on API latency, and the delay of single deadlines."""
 
 import argparse
 import asyncio
@@ -15,13 +15,13 @@ import httpx2
 import psycopg
 import uvloop
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from bench.load import encoded
 from bench.report import Report
 from tests.support.nodes import prepared, server
 
 LEAD = 15
-"""Seconds from the filling to the deadline: the server is up and under load before anything is due."""
+"""Seconds between filling the database and the deadline, so that the server is running before anything is due."""
 FILL_RATE = 5_000
 READERS, CREATORS = 8, 4
 PAUSE = 0.02
@@ -67,7 +67,7 @@ def expiry(settings: Settings, report: Report, options: argparse.Namespace) -> N
 
 
 async def _meanwhile(url: str, agent: str, due: int, left: Callable[[], int]) -> tuple[float, list[float], list[float]]:
-    """Read and create like a few busy agents, from the deadline until nothing is overdue any more."""
+    """Read and create like a few busy agents, from the deadline until nothing is overdue."""
     reads: list[float] = []
     creates: list[float] = []
     parts = urlsplit(url)
@@ -80,7 +80,7 @@ async def _meanwhile(url: str, agent: str, due: int, left: Callable[[], int]) ->
     started = time.perf_counter()
     tasks = [asyncio.create_task(_busy(url, read, reads)) for _ in range(READERS)]
     tasks += [asyncio.create_task(_busy(url, create, creates)) for _ in range(CREATORS)]
-    # Another process ends them: its tables are all there is to look at.
+    # Poll the tables, because another process ends the breakpoints.
     while await asyncio.to_thread(left):
         assert not any(task.done() for task in tasks), "an agent stopped waiting"
         await asyncio.sleep(0.1)
@@ -92,7 +92,7 @@ async def _meanwhile(url: str, agent: str, due: int, left: Callable[[], int]) ->
 
 
 async def _busy(url: str, request: bytes, times: list[float]) -> None:
-    """Ask the same again and again on one connection, and rest a little in between."""
+    """Send the same request repeatedly over one connection, with short random pauses."""
     parts = urlsplit(url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
     try:
@@ -110,7 +110,7 @@ async def _busy(url: str, request: bytes, times: list[float]) -> None:
 
 
 async def _lone(url: str, agent: str) -> list[float]:
-    """How long after its deadline a waiter has its answer; a few at a time, at any moment of a second."""
+    """Return how long after its deadline each waiter was notified; a few run concurrently, with random offsets."""
     late: list[float] = []
 
     async def lane(client: httpx2.AsyncClient) -> None:
@@ -162,7 +162,7 @@ def _fill_postgres(settings: Settings, rows: int, due: int) -> None:
 
 @contextmanager
 def _counter(settings: Settings, due: int) -> Generator[Callable[[], int], None, None]:
-    """Yield how to ask the tables how many are still to be ended."""
+    """Yield a function that counts the overdue breakpoints that are still pending."""
     statement = WAITING.format(due=due)
     connection: Any
     if settings.database_url:

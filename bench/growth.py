@@ -1,4 +1,4 @@
-"""Ten thousand rows against a million: get, status, list, create and decide by turns, as a ratio."""
+"""Compares ten thousand rows with a million: get, status, list, create and decide in alternating rounds."""
 
 import argparse
 import statistics
@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx2
 
-from assent.app import migrate
-from assent.settings import Settings
+from assent.installation import migrate
+from assent.kernel.settings import Settings
 from bench.load import http_load
 from bench.million import fill, filled_ids
 from bench.report import Report
@@ -22,7 +22,7 @@ GOAL = 1.3
 ROUNDS = 5
 CLIENTS = 16
 WRITES = 400
-"""Created and then decided in each round; too few to make ten thousand rows many."""
+"""Breakpoints created and then decided in each round; few enough that the small database stays small."""
 AGENT = "agent-of-growth"
 BODY = {"agentId": AGENT, "payload": {"question": "Deploy build 4812 to production?"}, "tags": ["prod", "deploy"]}
 OPERATIONS = ("get", "status", "list of 50 pending", "create", "decide")
@@ -52,7 +52,7 @@ def growth(settings: Settings, report: Report, options: argparse.Namespace) -> N
 
 @contextmanager
 def _beside(settings: Settings) -> Iterator[Settings]:
-    """Another database of the same kind."""
+    """Yield settings for a second database of the same kind."""
     folder = settings.data_dir / "few"
     folder.mkdir()
     if settings.database_url is None:
@@ -98,7 +98,7 @@ def _once(side: Side, token: str, requests: list[tuple[str, str, Any]]) -> float
 
 
 def _waiting(side: Side) -> list[str]:
-    """Return what was created in this round: the rounds before are decided."""
+    """Return the breakpoints created in this round; those of earlier rounds have been decided."""
     found: list[str] = []
     query = f"/api/breakpoints?status=waiting&agentId={AGENT}&limit=200"
     headers = {"authorization": f"Bearer {side.reviewer}"}

@@ -1,4 +1,4 @@
-"""The inbox with ten thousand waiting: how soon it is there, how soon the next one is read, how soon a change shows."""
+"""The inbox with ten thousand pending breakpoints: time to load it, to open the next one, and to show a change."""
 
 import argparse
 import asyncio
@@ -16,9 +16,10 @@ from urllib.parse import urlsplit
 import httpx2
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from assent.domain.access import Role
-from assent.settings import Settings
-from assent.store.transaction import Transaction
+from assent.core.access import Role
+from assent.db.transaction import Transaction
+from assent.kernel.settings import Settings
+from assent.people.usecases.people import PeopleService
 from bench.load import http_load
 from bench.report import Report
 from tests.browser.chromium import FLAGS, NONE, executable
@@ -34,7 +35,7 @@ FILES = (
     {"path": "a.diff", "format": "diff", "content": "--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n-old\n+new\n same\n"},
     {"path": "plan.json", "format": "json", "content": '{"replicas": 3, "region": "eu", "steps": ["build", "ship"]}'},
 )
-# From the key, as the browser stamped it, until the frame with another breakpoint was painted.
+# Measures from the browser's timestamp of the key press until the frame with the next breakpoint was painted.
 KEY = """() => {
   const shown = () => document.querySelector("#detail > .one")?.dataset.id;
   const before = shown();
@@ -100,7 +101,7 @@ async def _reviewer(settings: Settings) -> None:
     async with running_node(settings) as node:
 
         def use_case(tx: Transaction) -> None:
-            node.assent.people.create_person(tx, "ann", project="default", roles=frozenset({Role.REVIEWER}))
+            node.assent[PeopleService].create_person(tx, "ann", project="default", roles=frozenset({Role.REVIEWER}))
 
         await node.assent.database.write(use_case)
 
@@ -123,7 +124,7 @@ def _body(n: int) -> dict[str, Any]:
 
 
 def _served(process: Process, state: Any, report: Report, dialect: str) -> None:
-    """How long answers take over one connection; one that costs nothing tells how busy the machine is."""
+    """Measure response times over one connection; a trivial request shows how busy the machine is."""
     cookie = "; ".join(f"{each['name']}={each['value']}" for each in state["cookies"])
     headers = {"Cookie": cookie, "Accept": "text/html", "Accept-Encoding": "gzip"}
     for what, more in (("GET /, whole page", {}), ("GET /, rows only", ROWS_ONLY)):
@@ -149,13 +150,13 @@ def _times(url: str, path: str, headers: Mapping[str, str]) -> Iterator[float]:
 
 
 def _core_seconds(pid: int) -> float:
-    with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123  # not a file of ours
+    with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123  # in procfs
         fields = file.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _painted(world: World, browser: Browser, state: Any, report: Report, dialect: str) -> None:
-    """Every load in a browser that has nothing of ours yet."""
+    """Measure each first paint in a new browser context, which has nothing cached."""
     times: list[float] = []
     for _ in range(LOADS):
         with browser.new_context(storage_state=state) as context:
@@ -189,8 +190,8 @@ def _keys(page: Page, report: Report, dialect: str) -> None:
 def _changes(page: Page, world: World, report: Report, dialect: str) -> None:
     times: list[float] = []
     client = httpx2.Client(base_url=world.url, headers={"authorization": f"Bearer {world.agent}"}, timeout=60)
-    client.get("/healthz")  # an agent that is connected already
-    # Each is due before all others, so that it comes first.
+    client.get("/healthz")  # connect before the measurement
+    # Each new breakpoint has the earliest deadline, so that it is the first row.
     for n, ttl in zip(range(CHANGES), itertools.count(3600, -60), strict=False):
         title = f"Live change {n}"
         page.evaluate(LIVE, title)
@@ -212,7 +213,7 @@ def _report(report: Report, dialect: str, what: str, times: list[float], goal: i
 
 
 def _lines(report: Report) -> None:
-    """Count what we wrote ourselves; what others wrote stands in a folder of its own."""
+    """Count the lines of our own JavaScript; third-party scripts are in a separate folder."""
     scripts = [each for each in files("assent.web").joinpath("static").iterdir() if each.name.endswith(".js")]
     count = sum(len(each.read_text().splitlines()) for each in scripts)
     what = f"own JavaScript, {len(scripts)} files"

@@ -1,4 +1,4 @@
-"""Ingress: signed webhooks as fast as they are taken, none lost, against a bare insert of the same row."""
+"""Inbound webhooks: how many are accepted per second without losses, compared with plain inserts of the same row."""
 
 import argparse
 import asyncio
@@ -7,21 +7,21 @@ import os
 import time
 from typing import Any
 
-from assent.domain.trigger_events import TriggerEvent
-from assent.ids import TimeOrderedIds
-from assent.ports import Incoming
-from assent.settings import Settings, resolve
-from assent.sources.github import make
-from assent.sources.tools import SourceTools
-from assent.store import trigger_events
-from assent.store.sources import StoredSource
-from assent.store.transaction import Transaction
+from assent.db.transaction import Transaction
+from assent.kernel.ids import TimeOrderedIds
+from assent.kernel.ports import Incoming
+from assent.kernel.settings import Settings, resolve
+from assent.triggers.event import TriggerEvent
+from assent.triggers.sources.github import make
+from assent.triggers.sources.tools import SourceTools
+from assent.triggers.store import events as trigger_events
+from assent.triggers.store.sources import Sources, StoredSource
 from bench import raw
 from bench.load import Load, http_load
 from bench.report import Report
 from tests.faults.load import rows
-from tests.sources.signing import golden, hexed
 from tests.support.nodes import prepared, running_node, server
+from tests.triggers.sources.signing import golden, hexed
 
 CLIENTS = 32
 SECONDS = 10.0
@@ -77,21 +77,21 @@ async def _set_up(settings: Settings) -> StoredSource:
             source = StoredSource(
                 id=tx.new_id("src"), project="default", name="bench", kind="github", settings=given, updated_at=tx.now()
             )
-            tx.sources.add(source)
+            tx[Sources].add(source)
             return source
 
         return await node.assent.database.write(use_case)
 
 
 def _body() -> dict[str, Any]:
-    """As large as GitHub's own: most of it are addresses."""
+    """Return a payload as large as GitHub's, which consist mostly of URLs."""
     body: dict[str, Any] = golden("github", "check_suite_completed")["body"]
     addresses = {f"part_{n}_url": f"https://api.github.example/repos/acme/shop/part-{n}{{/number}}" for n in range(120)}
     return {**body, "repository": {**body["repository"], **addresses}}
 
 
 def _handled(settings: Settings) -> float:
-    """Return how many seconds after the last answer the last event was looked at."""
+    """Return the seconds between the last response and the matching of the last event."""
     started = time.perf_counter()
     while _count(settings, UNHANDLED):
         time.sleep(0.1)
@@ -121,7 +121,7 @@ def _bare(settings: Settings, source: StoredSource, body: dict[str, Any]) -> flo
             id=new_id, project="default", source_id=source.id, source=source.name, arrived=arrived,
             correlation_id=new_id, received_at=now + number,
         )  # fmt: skip
-        statements.append([(trigger_events.INSERT, trigger_events._row(event))])  # noqa: SLF001  # the very row
+        statements.append([(trigger_events.INSERT, trigger_events._row(event))])  # noqa: SLF001  # the row that the server inserts
     if settings.database_url:
         return asyncio.run(_bare_postgres(settings.database_url, [each[0] for each in statements]))
     return asyncio.run(raw.sqlite_group_commit(settings.sqlite_path, statements, clients=CLIENTS))

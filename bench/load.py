@@ -1,4 +1,4 @@
-"""A load generator in a process of its own: keep-alive connections, each asking one thing after the other."""
+"""A load generator in a separate process; each of its keep-alive connections sends one request at a time."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ import uvloop
 
 @dataclass(frozen=True)
 class Load:
-    """What came out: answers per second, and how long one took."""
+    """The results of a load test: the number of responses and their latencies in seconds."""
 
     count: int
     seconds: float
@@ -40,9 +40,10 @@ def http_load(
     seconds: float = 4.0,
     once: bool = False,
 ) -> Load:
-    """Send the requests from another process: round and round for some seconds, or each just once.
+    """Send the requests from another process, either repeatedly for some seconds or each of them once.
 
-    A request is a method, a path and a body; headers may follow, in which {n} becomes another number each time.
+    A request consists of a method, a path, a body and optionally headers. Its first `{n}` is replaced by a new number
+    each time.
     """
     job = {
         "url": url,
@@ -68,7 +69,7 @@ def encoded(host: str, token: str, method: str, path: str, body: Any, headers: d
 
 
 class Client(asyncio.Protocol):
-    """One connection: send, read to the end of the answer, note the time, send the next."""
+    """A connection that sends the next request after it has read the complete response to the previous one."""
 
     def __init__(self, requests: Iterator[bytes], times: list[float], done: "asyncio.Future[None]") -> None:
         self._requests = requests

@@ -1,4 +1,4 @@
-// The original listens on every interface; loaded before it, this keeps it to the loopback.
+// The original service listens on every interface. This script, loaded first, restricts it to loopback.
 "use strict";
 
 const net = require("node:net");

@@ -9,10 +9,10 @@ import httpx2
 import psycopg
 import sqlalchemy as sa
 
-from assent.settings import Settings
-from assent.store.postgres import alchemy_url
-from assent.store.search_index import index_all
-from assent.store.sqlite import schema_engine
+from assent.breakpoints.store.search_index import index_all
+from assent.db.postgres import alchemy_url
+from assent.db.sqlite import schema_engine
+from assent.kernel.settings import Settings
 from bench.load import http_load
 from bench.report import Report
 from tests.support.nodes import prepared, server
@@ -20,7 +20,8 @@ from tests.support.nodes import prepared, server
 REPEATS, SEARCH_REPEATS = 200, 40
 DAY = 86_400 * 1_000_000
 SPAN = 100 * DAY
-# Mostly done, some waiting; fifty agents of very different diligence; tags from every third to one in ten thousand.
+# Most breakpoints have ended. One of fifty agents created a third of them, and tags are on between a third and one in
+# ten thousand of the rows.
 COLUMNS = (
     "id, project_id, status, decision, agent_id, title, question, gate, payload, tags, seats, strategy, priority,"
     " on_timeout, digest, created_at, created_by, created_by_id, due_at, auto_approval, warnings, updated_at, ended_at,"
@@ -101,7 +102,7 @@ def million(settings: Settings, report: Report, options: argparse.Namespace) -> 
 
 
 def _deep(url: str, token: str, query: str) -> str | None:
-    """Walk five thousand rows down and return the cursor there."""
+    """Return the cursor after five thousand rows."""
     cursor: str | None = None
     with httpx2.Client(base_url=url, headers={"authorization": f"Bearer {token}"}, timeout=60) as client:
         for _ in range(25):
@@ -113,7 +114,7 @@ def _deep(url: str, token: str, query: str) -> str | None:
 
 
 def fill(settings: Settings, rows: int) -> int:
-    """Write so many breakpoints of the last hundred days; return when the first of them was asked."""
+    """Insert this many breakpoints, spread over the last hundred days; return the creation time of the first one."""
     started = time.perf_counter()
     start = time.time_ns() // 1000 - SPAN
     (_fill_postgres if settings.database_url else _fill_sqlite)(settings, rows, start)
@@ -122,7 +123,7 @@ def fill(settings: Settings, rows: int) -> int:
 
 
 def filled_ids(rows: int, count: int) -> list[str]:
-    """Return the ids of some of them, from all over."""
+    """Return some of their ids, spread evenly over all rows."""
     return [f"bp_{n:026x}" for n in range(1, rows + 1, max(1, rows // count))][:count]
 
 

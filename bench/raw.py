@@ -1,4 +1,4 @@
-"""The same statements on the bare drivers, at as many clients: what the database alone would give."""
+"""Runs the same statements on the bare drivers with the same number of clients, as a baseline without Assent."""
 
 import asyncio
 import sqlite3
@@ -12,17 +12,17 @@ from typing import Any
 
 import asyncpg
 
-from assent.clock import SystemClock
-from assent.domain.canonical import GENESIS
-from assent.domain.search_words import indexed_words
-from assent.engine.queue import JobQueue
-from assent.ids import TimeOrderedIds
-from assent.store import breakpoints as b
-from assent.store.people import SELECT_LIVE_ROLES
-from assent.store.reading import STATUS_COLUMNS, WHOLE_COLUMNS, Plan, Query, page_statement
-from assent.store.sql import for_asyncpg
-from assent.store.sqlite import SqliteDatabase, WriteLock, connect, locked_engine
-from assent.store.transaction import Transaction
+from assent.breakpoints.search_words import indexed_words
+from assent.breakpoints.store import breakpoints as b
+from assent.breakpoints.store.reading import STATUS_COLUMNS, WHOLE_COLUMNS, Plan, Query, page_statement
+from assent.core.canonical import GENESIS
+from assent.db.sql import for_asyncpg, to_json
+from assent.db.sqlite import SqliteDatabase, WriteLock, connect, locked_engine
+from assent.db.transaction import Transaction
+from assent.kernel.clock import SystemClock
+from assent.kernel.ids import TimeOrderedIds
+from assent.people.store.people import SELECT_LIVE_ROLES
+from assent.platform.queue import JobQueue
 
 GET = f"SELECT {', '.join(WHOLE_COLUMNS)} FROM assent_breakpoints WHERE id = :id"
 STATUS = f"SELECT {', '.join(STATUS_COLUMNS)} FROM assent_breakpoints WHERE id = :id"
@@ -44,7 +44,7 @@ def create_statements(new_id: str, at: int, dialect: str) -> list[Statement]:
         "payload": '{"question":"Deploy build 4812 to production?"}', "tags": '["prod","deploy"]', "seats": "[]",
         "strategy": "single", "risk": None, "priority": "normal", "on_timeout": "expire", "ttl_seconds": 3600,
         "callback_url": None, "digest": GENESIS, "created_at": at, "created_by": "agent:bench",
-        "created_by_id": "tok_bench", "due_at": at + 3600 * 10**6, "auto_approval": b.to_json(NO_RULE),
+        "created_by_id": "tok_bench", "due_at": at + 3600 * 10**6, "auto_approval": to_json(NO_RULE),
         "warnings": "[]", "updated_at": at, "ended_at": None, "ended_by": None, "result": None, "version": 1,
         "head": GENESIS, "comments": 0, "votes": 0, "question": "Deploy build 4812 to production?", "attempt": None,
         "search": "",
@@ -95,7 +95,7 @@ def _event(breakpoint_id: str, seq: int, kind: str, at: int) -> dict[str, Any]:
 async def postgres_rate(
     url: str, work: Callable[[Connection, int], Awaitable[None]], *, clients: int, count: int
 ) -> float:
-    """Share `count` pieces of work among the clients; return how many are done in a second."""
+    """Distribute `count` units of work among the clients; return how many are completed per second."""
 
     async def keep(_: asyncpg.Connection) -> None: ...
 
@@ -120,7 +120,7 @@ async def on_asyncpg(connection: Connection, statement: Statement) -> None:
 
 
 async def sqlite_reads(path: Path, statements: Sequence[Statement], *, clients: int, count: int) -> float:
-    """As an asyncio program must ask SQLite: every client's statement goes to a thread and its rows come back."""
+    """Read as an asyncio program has to: each statement runs on a thread, which returns the rows to the event loop."""
     local = threading.local()
 
     def open_connection() -> None:
@@ -143,7 +143,7 @@ async def sqlite_reads(path: Path, statements: Sequence[Statement], *, clients: 
 
 
 def sqlite_bare_reads(path: Path, statements: Sequence[Statement], *, clients: int, count: int) -> float:
-    """As many threads as clients, each with its own connection, and nobody to answer to."""
+    """Read on one thread per client, each with its own connection and without an event loop."""
     each = count // clients
 
     def client(number: int) -> None:
@@ -163,7 +163,7 @@ def sqlite_bare_reads(path: Path, statements: Sequence[Statement], *, clients: i
 
 
 async def sqlite_group_commit(path: Path, work: Sequence[Sequence[Statement]], *, clients: int) -> float:
-    """As many clients as asked, whose statements one writer thread takes together into each commit."""
+    """Write from this many clients; one writer thread combines their statements into each commit."""
     lock = WriteLock(path.with_suffix(".lock"))
     database = SqliteDatabase(
         path,
@@ -193,7 +193,7 @@ def _run_in(tx: Transaction, *, statements: Sequence[Statement]) -> None:
 
 
 def sqlite_bare_writes(path: Path, work: Sequence[Sequence[Statement]], *, group: int) -> float:
-    """One connection that nobody waits for, `group` pieces of work in each commit."""
+    """Write on one connection without any clients, with `group` units of work in each commit."""
     connection = connect(path)
     started = time.perf_counter()
     for start in range(0, len(work), group):

@@ -1,4 +1,4 @@
-"""Collects lines, prints one table, and keeps what was measured for the page about performance."""
+"""Collects results, prints them as a table, and keeps them for the performance page."""
 
 import platform
 import sqlite3
@@ -25,14 +25,14 @@ class Line:
     goal: str
     met: bool | None
     number: float | None = None
-    """What a plot shows of it."""
+    """The value that a plot shows."""
 
 
 @dataclass
 class Report:
     lines: list[Line] = field(default_factory=list[Line])
 
-    def rate(  # noqa: PLR0913  # what a row of the table has
+    def rate(  # noqa: PLR0913  # the columns of the table
         self, database: str, what: str, ours: float, theirs: float, *, against: str, goal: float | None,
         part: str = "throughput",
     ) -> None:  # fmt: skip
@@ -44,10 +44,10 @@ class Report:
         self._add(part, database, what, f"{milliseconds:.1f} ms", "", "", f"< {goal:.0f} ms" if goal else "",
                   milliseconds < goal if goal else None, milliseconds)  # fmt: skip
 
-    def sooner(  # noqa: PLR0913  # the same
+    def sooner(  # noqa: PLR0913  # the columns of the table
         self, part: str, database: str, what: str, ours: float, theirs: float, *, against: str, goal: float | None
     ) -> None:
-        """Seconds of ours and of theirs; the ratio tells how many times sooner ours is."""
+        """Compare durations in seconds; the ratio is our speedup."""
         ratio = theirs / ours
         self._add(part, database, what, f"{ours * 1000:.1f} ms", f"{against} {theirs * 1000:.1f} ms", f"{ratio:.2f}×",
                   f"≥ {goal:.2f}×" if goal else "", ratio >= goal if goal else None, ratio)  # fmt: skip
@@ -55,13 +55,13 @@ class Report:
     def growth(
         self, database: str, what: str, small: float, large: float, *, rows: tuple[int, int], goal: float
     ) -> None:
-        """Rates with few rows and with many; the ratio tells how many times longer it takes with many."""
+        """Compare rates with few and with many rows; the ratio is the slowdown with many."""
         ratio = small / large
         few, many = (f"{_plain(rate)}/s at {count:,} rows" for rate, count in zip((small, large), rows, strict=True))
         self._add("growth", database, what, many, few, f"{ratio:.2f}×", f"≤ {goal:.1f}×", ratio <= goal, ratio)
 
     def cycle(self, database: str, what: str, found: Found, ours: Found | None) -> None:
-        """A peer's cycle against ours, in how many times sooner ours is done; or ours itself."""
+        """Add a peer's cycle with our speedup over it, or our own cycle if `ours` is None."""
         measured = f"p50 {found.p50 * 1000:.1f} ms, p95 {found.p95 * 1000:.1f} ms, {_plain(found.rate)} cycles/s"
         if ours is None:
             self._add("peers", database, what, measured, "", "", "", None, found.p50 * 1000)
@@ -99,14 +99,14 @@ def today() -> str:
 
 
 def commit() -> str:
-    """Name the commit, and say so when the tree has something else."""
+    """Return the current commit, and whether there are local changes."""
     asked = ["git", "describe", "--always", "--dirty=, changed"]
     found = subprocess.run(asked, capture_output=True, text=True, check=False)
     return found.stdout.strip() or "unknown"
 
 
 def machine() -> str:
-    """Say what it ran on, and nothing by which the machine could be found."""
+    """Describe the machine, without anything that identifies it."""
     cores = _lines_with(Path("/proc/cpuinfo"), "model name")
     memory = _lines_with(Path("/proc/meminfo"), "MemTotal")
     named = f"{len(cores)} × {cores[0]}" if cores else platform.machine()

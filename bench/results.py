@@ -1,4 +1,4 @@
-"""What was measured, kept: each part of each database with its own date, commit, machine and command."""
+"""Saves results: for each part and database, those of the latest run with its date, commit, machine and command."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -11,7 +11,7 @@ RESULTS = Path(__file__).with_name("results.json")
 
 @dataclass(frozen=True)
 class Result:
-    """One part on one database, from one run."""
+    """The results of one part on one database, from one run."""
 
     part: str
     database: str
@@ -23,7 +23,7 @@ class Result:
 
 
 def of(report: Report) -> list[Result]:
-    """Return what this run has measured."""
+    """Return the results of this run."""
     found: list[Result] = []
     for part, database in dict.fromkeys((line.part, line.database) for line in report.lines):
         lines = tuple(line for line in report.lines if (line.part, line.database) == (part, database))
@@ -32,7 +32,7 @@ def of(report: Report) -> list[Result]:
 
 
 def merged(before: list[Result], now: list[Result]) -> list[Result]:
-    """Return the newest of each part; what was not measured now stays as it was."""
+    """Replace saved results with newer ones, and keep those that were not measured in this run."""
     kept = {(each.part, each.database): each for each in (*before, *now)}
     return [kept[key] for key in sorted(kept)]
 

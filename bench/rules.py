@@ -1,4 +1,4 @@
-"""Ten thousand rules held against a breakpoint, how long a book of them takes to read, and the slowest pattern."""
+"""Ten thousand rules: the time to parse and index them, to evaluate them for a breakpoint, and the slowest pattern."""
 
 import random
 import sys
@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
-from assent.domain.expressions import Subject
-from assent.domain.grammar import MAX_DEPTH, MAX_LENGTH
-from assent.domain.patterns import Pattern, match, parse
-from assent.domain.rulebook import Rule, Rulebook
-from assent.domain.rules import recommend
+from assent.core.patterns.expressions import Subject
+from assent.core.patterns.grammar import MAX_DEPTH, MAX_LENGTH
+from assent.core.patterns.pattern import Pattern, match, parse
+from assent.core.rulebook import Rule, Rulebook
+from assent.core.rules import recommend
 from bench.report import Report
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ EXPRESSIONS = (
 
 
 def rules(report: Report) -> None:
-    """Print what the pure core takes; no database has a part in it."""
+    """Measure the functions of the core, without a database."""
     seed = random.randrange(2**32)
     print(f"rules: seed {seed}", file=sys.stderr)
     made = _rules(random.Random(seed))
@@ -55,7 +55,7 @@ def rules(report: Report) -> None:
 
 
 def _rules(chance: random.Random) -> list[Rule]:
-    """Nine in ten begin with letters of their own, one in ten with a star."""
+    """Return rules of which nine in ten have a distinct prefix, and one in ten starts with a wildcard."""
     made: list[Rule] = []
     for n in range(RULES):
         expression = chance.choice(EXPRESSIONS)
@@ -79,7 +79,7 @@ def _asked(book: Rulebook, gates: Sequence[str], times: int = ASKED) -> Iterator
 
 
 def _slowest(report: Report) -> None:
-    """Hold what takes longest against the longest gate, and against as long a text as a payload can have."""
+    """Match hostile patterns against the longest possible gate, and against the longest possible text in a payload."""
     for what, size in (("gate", LONGEST_GATE), ("payload text", LARGEST_TEXT)):
         subject = Subject("a" * LONGEST_GATE, {"payload": {"x": "a" * size}})
         seconds, text = max((_matched(parse(text), subject), text) for text in _hostile())

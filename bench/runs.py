@@ -1,4 +1,4 @@
-"""Suspended runs: what they cost while nothing happens, and how soon the next step starts after a decision."""
+"""Suspended runs: their cost while they are idle, and the delay between a decision and the next step."""
 
 import argparse
 import asyncio
@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from bench.report import Report
 from bench.waiters import resident
 from tests.support.nodes import Process, prepared, server
@@ -63,7 +63,7 @@ def _client(process: Process, token: str) -> httpx2.AsyncClient:
 
 
 async def _suspended(process: Process, agent: str, count: int) -> list[str]:
-    """Start so many, and wait until each of them waits for an answer."""
+    """Start this many runs, and wait until all of them are suspended."""
     ids: list[str] = []
     left = iter(range(count))
 
@@ -76,13 +76,13 @@ async def _suspended(process: Process, agent: str, count: int) -> list[str]:
     async with _client(process, agent) as client:
         await asyncio.gather(*(lane(client) for _ in range(LANES)))
         for state in ("queued", "running"):
-            while (await client.get(f"/api/runs?state={state}&limit=1")).json()["items"]:  # noqa: ASYNC110  # nobody tells
+            while (await client.get(f"/api/runs?state={state}&limit=1")).json()["items"]:  # noqa: ASYNC110  # the API does not announce this
                 await asyncio.sleep(0.5)
     return sorted(ids)
 
 
 def _idle(process: Process) -> tuple[float, float]:
-    """Let it be for a while; return the share of a core it used, and its memory."""
+    """Leave the server idle for a while; return the share of a core that it used, and its memory in MB."""
     before, since = _cpu(process.popen.pid), time.monotonic()
     time.sleep(IDLE_SECONDS)
     used = (_cpu(process.popen.pid) - before) / (time.monotonic() - since)
@@ -90,13 +90,13 @@ def _idle(process: Process) -> tuple[float, float]:
 
 
 def _cpu(pid: int) -> float:
-    with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123  # not a file of ours
+    with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123  # in procfs
         fields = file.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / 100
 
 
 async def _decided(process: Process, reviewer: str, ids: list[str]) -> list[float]:
-    """Approve one run after the other; return how long after each decision the next step was begun."""
+    """Approve one run after the other; return the delay between each decision and the start of the next step."""
     waits: list[float] = []
     async with _client(process, reviewer) as client:
         for run_id in ids:

@@ -1,4 +1,4 @@
-"""Get, status, create, decide and list over HTTP against the same statements on the raw driver."""
+"""Get, status, create, decide and list over HTTP, compared with the same statements on the raw driver."""
 
 import argparse
 import asyncio
@@ -12,9 +12,9 @@ from typing import Any
 
 import httpx2
 
-from assent.ids import TimeOrderedIds
-from assent.settings import Settings
-from assent.store.sqlite import connect
+from assent.db.sqlite import connect
+from assent.kernel.ids import TimeOrderedIds
+from assent.kernel.settings import Settings
 from bench import raw
 from bench.load import http_load
 from bench.report import Report
@@ -54,7 +54,7 @@ def throughput(settings: Settings, report: Report, options: argparse.Namespace) 
         got = load(reviewer, gets)
         polled = load(reviewer, statuses)
         alike = load(reviewer, [("GET", LIST, None)])
-        # Numbered, so that no two clients ask for the same and share an answer.
+        # Numbered, because the server combines concurrent identical requests.
         listed = load(reviewer, [("GET", LIST + "&createdAfter=2001-01-01T00:00:00.{n}Z", None)])
         decide = [
             ("POST", f"/api/breakpoints/{each}/feedback", {"release": True})
@@ -157,7 +157,7 @@ async def _raw_postgres(
 def owner(settings: Settings) -> str:
     statement = "SELECT id FROM assent_people LIMIT 1"
     if settings.database_url:
-        import psycopg  # noqa: PLC0415  # only here
+        import psycopg  # noqa: PLC0415  # not needed on SQLite
 
         with psycopg.connect(settings.database_url) as connection:
             row = connection.execute(statement).fetchone()

@@ -1,4 +1,4 @@
-"""CPU time of a request that no route takes, compared with one that reads a breakpoint.
+"""CPU time of a request without a matching route, compared with one that reads a breakpoint.
 
 python -m bench.unmatched [--requests 500]
 """
@@ -11,10 +11,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from assent.app import Assent, migrate
-from assent.front import application
-from assent.services.people import NewToken
-from assent.settings import Settings
+from assent.asgi import application
+from assent.installation import migrate
+from assent.kernel.settings import Settings
+from assent.node import Node as ServerNode
+from assent.people.usecases.people import NewToken, PeopleService
 
 CASES = {
     "get a breakpoint": ("GET", "/api/breakpoints/bp_unknown"),
@@ -30,13 +31,13 @@ async def measured(requests: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(data_dir=Path(folder), checkpoint_seconds=0)
         migrate(settings)
-        node = Assent(settings)
+        node = ServerNode(settings)
         await node.start()
         try:
-            await node.database.write(node.people.bootstrap)
+            await node.database.write(node[PeopleService].bootstrap)
             new = NewToken(kind="admin", name="bench")
             _, token = await node.database.write(
-                lambda tx: node.people.create_token(tx, new, project="default", by="system:bench")
+                lambda tx: node[PeopleService].create_token(tx, new, project="default", by="system:bench")
             )
             app = application(node)
             return {name: await _cost(app, *case, token=token, requests=requests) for name, case in CASES.items()}

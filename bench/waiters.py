@@ -1,4 +1,4 @@
-"""Ten thousand agents parked in one process, and how soon a release reaches them."""
+"""Ten thousand agents waiting on one server process, and how soon a release reaches them."""
 
 import argparse
 import asyncio
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import httpx2
 import uvloop
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from bench.load import encoded
 from bench.report import Report
 from tests.support.nodes import Process, prepared, server
@@ -77,7 +77,7 @@ def _client(role: str, job: dict[str, Any]) -> dict[str, float]:
 
 
 def resident(pid: int) -> float:
-    """Kilobytes in memory."""
+    """Return the resident memory of a process in kilobytes."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return float(line.split()[1])
@@ -97,7 +97,7 @@ def _raise_limit() -> None:
 
 
 class Parked(asyncio.Protocol):
-    """A connection that sends one request and notes when the answer comes."""
+    """A connection that sends one request and records when the response arrives."""
 
     def __init__(self, request: bytes, answered: "asyncio.Future[float]") -> None:
         self._request = request
@@ -140,7 +140,7 @@ async def wake(job: dict[str, Any]) -> dict[str, float]:
 async def park(job: dict[str, Any]) -> None:
     ids = [job["ids"][n % len(job["ids"])] for n in range(job["count"])]
     answers = await _open(job, ids)
-    # Another process counts them: there is nothing here to wait on but its number.
+    # Poll, because another process counts the waiters.
     while _waiting(job["url"]) < job["count"] and not any(answer.done() for answer in answers):  # noqa: ASYNC110
         await asyncio.sleep(0.2)
     print("parked", flush=True)

@@ -36,7 +36,7 @@ def approved_plan(assent: Assent, feature: str) -> str:
         if review.approved:
             return plan
         if review.status != "released":
-            # Expired or cancelled: there is no decision and no feedback to revise the plan with.
+            # Expired or cancelled: without a decision, there is nothing to base a revision on.
             sys.exit(f"No decision: {review.status}.")
         feedback = (review.result.feedback if review.result is not None else None) or "No reason given."
         print(f"Rejected (attempt {attempt}): {feedback}")

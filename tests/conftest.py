@@ -12,13 +12,15 @@ import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
-from assent.app import migrate
-from assent.settings import Settings
+from assent.installation import migrate
+from assent.kernel.settings import Settings
 from tests.support import lanes
 from tests.support.durations import Durations
 from tests.support.keys import key_reference
 from tests.support.nodes import ManualClock, Node, running_node
 from tests.support.postgres import Databases, postgres, with_database
+
+pytest_plugins = ["tests.support.fixtures"]
 
 gc.disable()  # imported modules are never freed, see pytest_collection_finish
 hypothesis_settings.register_profile("assent", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -40,7 +42,7 @@ BY_HAND = 0.0
 MEMORY, PLENTY = Path("/dev/shm"), 4 * 1024**3
 SLOW = (
     "tests/api/test_openapi.py", "tests/docs/test_readme.py", "tests/doors/", "tests/faults/", "tests/conformance/",
-    "tests/browser/", "tests/deploy/", "tests/integrations/test_claude_code", "tests/runs/",
+    "tests/browser/", "tests/deploy/", "tests/agents/hooks/test_claude_code", "tests/runs/",
 )  # fmt: skip
 """Tests that take minutes start first, so that they do not delay the end of the run."""
 

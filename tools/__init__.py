@@ -1,1 +1,1 @@
-"""Programs beside the package, which need nothing of it."""
+"""Development tools, which are not part of the package."""

@@ -1,8 +1,8 @@
-"""Looks for known faults in what Assent is made of: advisories, dangerous code, and a list of all components.
+"""Checks Assent and its components for known vulnerabilities and dangerous code, and lists all components.
 
 python -m tools.audit
-Exit code 0 if nothing was found, 1 with a line for each finding, 2 where a tool is missing or broke, 3 where nothing
-was found but advisories could not be asked for. Needs pip-audit, bandit and cyclonedx-bom.
+The exit code is 0 if nothing was found, 1 with a line for each finding, 2 if a tool is missing or failed, and 3 if
+nothing was found but advisories could not be retrieved. Requires pip-audit, bandit and cyclonedx-bom.
 """
 
 import json
@@ -24,23 +24,23 @@ SKIPPED = {
     "B404": "importing subprocess is harmless; each call is checked separately",
     "B608": "only our own table and column names are inserted into statements; all values are bound parameters",
 }
-"""Tests of bandit that say nothing here, and why."""
+"""Bandit tests that are not useful for this code, with the reasons."""
 
 ANSWERS: dict[tuple[str, str], str] = {
-    ("B105", "src/assent/channels/slack/api.py"): "a sentence about tokens",
-    ("B105", "src/assent/channels/slack/manifest.py"): "the name of a setting",
-    ("B105", "src/assent/web/account.py"): "a sentence about passwords",
-    ("B113", "src/assent/integrations/pydantic_ai.py"): "an agent's requests, not the `requests` library",
+    ("B105", "src/assent/delivery/channels/slack/api.py"): "a sentence about tokens",
+    ("B105", "src/assent/delivery/channels/slack/manifest.py"): "the name of a setting",
+    ("B105", "src/assent/people/pages/account.py"): "a sentence about passwords",
+    ("B113", "src/assent/agents/pydantic_ai.py"): "an agent's requests, not the `requests` library",
     (
         "B607",
-        "src/assent/sources/git_commands.py",
+        "src/assent/triggers/sources/git_commands.py",
     ): "uses the git on the operator's PATH intentionally",
 }
-"""Findings that ruff does not make, and what is to be said about them; ruff's have their reason where they stand."""
+"""Accepted findings that ruff does not report, with the reasons; those of ruff have a comment in the code."""
 
 
 class Broken(Exception):
-    """A tool is missing, or did not say what it was asked."""
+    """A tool is missing, or its output cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Finding:
 
     @property
     def reason(self) -> str | None:
-        """Why it is none; bandit's B603 is ruff's S603."""
+        """Why the finding is accepted; bandit's B603 corresponds to ruff's S603."""
         text = (ROOT / self.file).read_text().splitlines()[self.line - 1]
         noted = re.search(rf"# noqa: [^#]*\bS{self.test[1:]}\b[^#]*  # (.+)", text)
         return noted[1] if noted else ANSWERS.get((self.test, self.file))
@@ -64,7 +64,7 @@ def tool(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     if found is None:
         msg = f"{name} is not installed. Run: make setup"
         raise Broken(msg)
-    return subprocess.run([found, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603  # our own
+    return subprocess.run([found, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603  # our own commands
 
 
 def answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any] | None:
@@ -76,7 +76,7 @@ def answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any] | None:
 
 
 def findings(told: Mapping[str, Any]) -> list[Finding]:
-    """Read what bandit tells, leaving out nothing."""
+    """Parse all findings in bandit's output."""
     return [
         Finding(each["test_id"], Path(each["filename"]).as_posix(), each["line_number"], each["issue_text"])
         for each in told["results"]
@@ -111,7 +111,7 @@ def vulnerable(told: Mapping[str, Any]) -> list[str]:
 
 
 def unasked(told: Mapping[str, Any] | None) -> str | None:
-    """Say why not every component was looked up: one that was passed over is not one without advisories."""
+    """Return why some components were not checked, because these may have advisories too."""
     if told is None:
         return "the advisory service cannot be reached"
     passed_over = [each for each in told["dependencies"] if "skip_reason" in each]
@@ -139,7 +139,7 @@ def advisories() -> tuple[list[str], str | None]:
 
 
 def scripts(lock: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The libraries of our pages, which the wheel holds and pip knows nothing of."""
+    """Return the JavaScript libraries of the pages, which are in the wheel but unknown to pip."""
     return [
         {
             "type": "library",
@@ -154,7 +154,7 @@ def scripts(lock: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def list_components() -> int:
-    """Write the list of all components; return how many there are."""
+    """Write the list of all components, and return their number."""
     SBOM.parent.mkdir(exist_ok=True)
     wanted = ("--pyproject", "pyproject.toml", "--output-reproducible", "--of", "JSON")
     done = tool("cyclonedx-py", "requirements", *wanted, "requirements/runtime.txt")

@@ -1,18 +1,18 @@
-"""The diagrams of the architecture page, drawn from the code: `python -m tools.diagrams` puts them into the page."""
+"""Draws the diagrams of the architecture page from the code: `python -m tools.diagrams` updates the page."""
 
 import sys
 import tomllib
 from itertools import pairwise
 from pathlib import Path
 
-from assent.domain.breakpoint import EVENT_OF, TRANSITIONS, Status
+from assent.core.breakpoint import EVENT_OF, TRANSITIONS, Status
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 
 
 def states() -> str:
-    """Every move of the one table of transitions."""
+    """Return a diagram of all transitions of a breakpoint."""
     stays = [EVENT_OF[action] for (status, action), target in TRANSITIONS.items() if status is target]
     moves = [
         f"    {status} --> {target}: {EVENT_OF[action]}"
@@ -27,7 +27,7 @@ def states() -> str:
 
 
 def layers() -> str:
-    """The floors that import-linter holds the code to; each sees those below."""
+    """Return a diagram of the layers that import-linter enforces; each can import only those below it."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     floors: list[str] = next(each["layers"] for each in contracts if each["type"] == "layers")
     nodes = [f'    f{n}["{floor}"]' for n, floor in enumerate(floors)]
@@ -42,7 +42,7 @@ DIAGRAMS = {"states": states, "layers": layers}
 
 
 def drawn(page: str) -> str:
-    """Return the page with each diagram, between its marks, as the code has it now."""
+    """Return the page with the current diagrams between their markers."""
     for name, draw in DIAGRAMS.items():
         before, mark, rest = page.partition(f"<!-- diagram: {name} -->\n")
         _, end, after = rest.partition("<!-- end of diagram -->")

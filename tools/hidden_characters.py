@@ -1,7 +1,7 @@
-"""Generates the list of hiding characters that the server and the SDK share, from the interpreter's Unicode data.
+"""Generates the list of characters that can hide text, for the server and the SDK, from Python's Unicode data.
 
 python -m tools.hidden_characters
-Writes src/assent/domain/hidden_characters.py. Run it again when the Python version brings a newer Unicode version.
+Writes src/assent/core/hidden_characters.py. Run it again when the Python version brings a newer Unicode version.
 """
 
 import sys
@@ -9,9 +9,9 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-MODULE = Path(__file__).parents[1] / "src" / "assent" / "domain" / "hidden_characters.py"
+MODULE = Path(__file__).parents[1] / "src" / "assent" / "core" / "hidden_characters.py"
 HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
-# Other_Default_Ignorable_Code_Point and Variation_Selector of PropList.txt, which unicodedata does not have.
+# Other_Default_Ignorable_Code_Point and Variation_Selector of PropList.txt, which unicodedata does not provide.
 DEFAULT_IGNORABLE = (
     (0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2065, 0x2065), (0x3164, 0x3164),
     (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0xE0000, 0xEFFFF),
@@ -24,7 +24,7 @@ LOOKALIKE_SCRIPTS = (
     "LATIN", "GREEK", "COPTIC", "CYRILLIC", "ARMENIAN", "GEORGIAN", "CHEROKEE", "LISU", "DESERET", "OSAGE", "GOTHIC",
     "CARIAN", "LYCIAN", "LYDIAN", "MATHEMATICAL",
 )  # fmt: skip
-"""Scripts with letters that are drawn like those of another one; unicodedata knows them by the letters' names."""
+"""Scripts with letters that look like those of another script; the names of letters begin with these words."""
 WIDTH = 110
 
 
@@ -37,7 +37,7 @@ def hides(code: int) -> bool:
 
 
 def is_filler(code: int) -> bool:
-    """Gap and line fillers are drawn."""
+    """Return whether a character is an invisible filler; gap and line fillers are visible."""
     name = unicodedata.name(chr(code), "").replace("GAP FILLER", "").replace("LINE FILLER", "")
     return any(each in name for each in FILLER_NAMES)
 
@@ -47,7 +47,7 @@ def is_blank(code: int) -> bool:
 
 
 def script(code: int) -> str:
-    """Return the script of a letter, as its name begins; empty for what is no letter of these scripts."""
+    """Return the script of a letter, or an empty string for other characters."""
     name = unicodedata.name(chr(code), "").removeprefix("FULLWIDTH ").removeprefix("MODIFIER LETTER SMALL CAPITAL ")
     is_letter = unicodedata.category(chr(code))[0] == "L"
     return next((each for each in LOOKALIKE_SCRIPTS if name.startswith(f"{each} ")), "") if is_letter else ""

@@ -1,8 +1,7 @@
 """Measure how far our texts are from plain English: `python -m tools.prose`, and `--check` for `make lint`.
 
-The project was once written in a private dialect: sentences without a subject, "whoever" instead of a role, "is told"
-instead of "is notified". Each phrase below is fine once; a high rate is a dialect. Every kind of text has a ceiling in
-markers per 1,000 words. A ceiling may only be lowered. Well-written projects of our field have 0.3 to 0.8.
+Each of the phrases below is fine once, but text with many of them is hard to read. Every kind of text has a ceiling in
+markers per 1,000 words, which may only be lowered. Well-written projects of our field have 0.3 to 0.8.
 """
 
 import argparse

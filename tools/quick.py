@@ -1,7 +1,7 @@
 """Check what changed, in about a minute: `make quick`.
 
 Runs ruff and mypy on the changed files, import-linter, the check of our English, and the tests of the changed modules:
-changed test files first, then test files that import a changed module, then the pure tests of the domain. Tests that do
+changed test files first, then test files that import a changed module, then the pure tests of the core. Tests that do
 not start within the time limit are left to `make test`.
 """
 
@@ -23,7 +23,7 @@ _SLOW = ("browser", "conformance", "deploy", "doors", "faults", "mutation", "soa
 
 def git(*arguments: str) -> list[str]:
     command = ["git", *arguments]
-    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)  # noqa: S603  # our own
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)  # noqa: S603  # our own commands
     return done.stdout.splitlines()
 
 
@@ -35,7 +35,7 @@ def changed() -> list[str]:
 
 
 def modules(names: Iterable[str]) -> set[str]:
-    """Return the modules that these files are: `assent.domain.rules` for `src/assent/domain/rules.py`."""
+    """Return the names of the modules in these files: `assent.core.rules` for `src/assent/core/rules.py`."""
     return {
         name.removeprefix("src/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         for name in names
@@ -54,7 +54,7 @@ def imported(source: str) -> Iterator[str]:
 
 
 def tests_of(names: Iterable[str]) -> list[str]:
-    """Return the test files to run: changed ones, those that import a changed module, then the domain's."""
+    """Return the test files to run: changed ones, those that import a changed module, then the core's."""
     names = list(names)
     own = [name for name in names if Path(name).name.startswith("test_")]
     wanted = modules(names)
@@ -63,13 +63,13 @@ def tests_of(names: Iterable[str]) -> list[str]:
         for path in sorted((ROOT / "tests").rglob("test_*.py"))
         if not set(_SLOW).intersection(path.parts) and wanted.intersection(imported(path.read_text("utf-8")))
     ]
-    return list(dict.fromkeys([*own, *affected, "tests/domain", "tests/tools"]))
+    return list(dict.fromkeys([*own, *affected, "tests/core", "tests/tools"]))
 
 
 def step(name: str, *command: str) -> bool:
     """Run a command, print how long it took, and show its output if it failed."""
     started = time.monotonic()
-    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)  # noqa: S603  # our own
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)  # noqa: S603  # our own commands
     verdict = "ok" if done.returncode == 0 else "FAILED"
     sys.stdout.write(f"{name:14} {verdict:6} {time.monotonic() - started:5.1f} s\n")
     if done.returncode:

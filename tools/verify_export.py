@@ -1,7 +1,6 @@
-"""Checks a file that `assent audit export` wrote, with nothing of Assent: a second opinion, short enough to be read.
+"""Verifies the output of `assent audit export` without any code of Assent, and is short enough to be reviewed.
 
-python verify_export.py EXPORT [--anchors FILE] [--key VERIFIER_KEY]
-Exit code 0 if everything holds, 1 with a line for each thing that does not. Needs Python 3.11 and `cryptography`.
+`python verify_export.py EXPORT` exits with 0, or with 1 and a line per finding. Needs Python 3.11 and `cryptography`.
 """
 
 import argparse
@@ -16,10 +15,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 Line = dict[str, Any]
-
-
-def counted(count: int, one: str, many: str = "") -> str:
-    return f"{count} {one if count == 1 else many or f'{one}s'}"
+NOUNS = ("event", "chain", "checkpoint", "finding")
 
 
 def sha(data: bytes) -> bytes:
@@ -31,7 +27,7 @@ def node(left: bytes, right: bytes) -> bytes:
 
 
 def climb(start: bytes, here: int, last: int, path: list[bytes]) -> tuple[bytes, bytes]:
-    """Follow a path up the tree: to the root of what is left of us, and to the root of all (RFC 9162, 2.1.3 and 4)."""
+    """Follow a path to the root of the entries up to the start, and to the root of all (RFC 9162, 2.1.3 and 4)."""
     old = new = start
     for part in path:
         if last == 0:
@@ -55,7 +51,7 @@ def only_grew(old_size: int, old_root: bytes, size: int, root: bytes, path: list
 
 
 class Verifier:
-    """Takes the lines of an export one by one, and keeps what it found."""
+    """Verifies the lines of an export one by one, and collects the findings."""
 
     def __init__(self, keys: list[str]) -> None:
         self.found: list[str] = []
@@ -162,8 +158,7 @@ class Verifier:
     def close(self, anchors: Path | None) -> None:
         _, size, root = self.last
         if size != self.signed or (self.whole and size != self.size):
-            covered = counted(size, "entry", "entries")
-            self.found.append(f"the last checkpoint covers {covered}, but the log has {self.size or self.signed}")
+            self.found.append(f"the last checkpoint covers {size} of {self.size or self.signed} log entries")
         for line in self.proofs:
             start, path = sha(b"\x00" + line["hash"].encode()), [*map(b64decode, line["proof"])]
             if climb(start, line["position"], size - 1, path)[1] != root:
@@ -197,11 +192,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Verify an Assent audit export without using Assent.")
     parser.add_argument("export", type=Path)
     parser.add_argument("--anchors", type=Path, help="anchor file to which the server appends its checkpoints")
-    parser.add_argument("--key", action="append", default=[], help="trust only this verifier key (repeatable)")
-    asked = parser.parse_args()
-    done = verify(asked.export, keys=asked.key, anchors=asked.anchors)
-    events = counted(sum(n for n, _ in done.heads.values()), "event")
-    told = f"{events} in {counted(len(done.heads), 'chain')}, {counted(len(done.notes), 'checkpoint')}"
-    end = f"{told}: {counted(len(done.found), 'finding') if done.found else 'no findings'}"
-    sys.stdout.write("".join(f"{what}.\n" for what in [*done.found, end]))
+    parser.add_argument("--key", dest="keys", metavar="KEY", action="append", default=[], help="trust only this key")
+    done = verify(**vars(parser.parse_args()))
+    counts = (sum(n for n, _ in done.heads.values()), len(done.heads), len(done.notes), len(done.found))
+    told = [f"{n or 'no'} {noun}{'s' * (n != 1)}" for n, noun in zip(counts, NOUNS, strict=True)]
+    sys.stdout.write("".join(f"{what}.\n" for what in [*done.found, "{} in {}, {}: {}".format(*told)]))
     sys.exit(1 if done.found else 0)

@@ -1,1 +1,1 @@
-"""Create, release, resume: Assent and its peers, each as its documentation says and in an environment of its own."""
+"""Create, release, resume: Assent and its peers, each used as documented and in a separate environment."""

@@ -1,4 +1,4 @@
-"""Assent: an agent and a reviewer, each with a token of their own, over HTTP, with every step in the audit."""
+"""Assent: an agent and a reviewer with separate tokens, over HTTP, with an audited history."""
 
 import asyncio
 import json
@@ -66,7 +66,7 @@ async def by_async_sdk(plan: cycles.Plan) -> None:
 
 
 class Line:
-    """A connection that is kept: one request, one answer, the next request."""
+    """A keep-alive connection that sends one request at a time."""
 
     def __init__(self, url: str, token: str) -> None:
         parts = urlsplit(url)
@@ -87,7 +87,7 @@ class Line:
 
 
 async def by_http(plan: cycles.Plan) -> None:
-    """Without the SDK, whose own work would be measured too."""
+    """Measure without the SDK, to exclude its overhead."""
     agent_token, reviewer_token = plan.tokens
     free = [(Line(plan.url, agent_token), Line(plan.url, reviewer_token)) for _ in range(plan.clients)]
 

@@ -1,7 +1,7 @@
-"""How a cycle is measured, the same for every peer; needs nothing but Python, as each peer has its own environment.
+"""Measures cycles in the same way for every peer; imports only the standard library, because their environments differ.
 
-A cycle: an agent asks and stops, somebody releases it, the agent goes on. Its time is that of asking, and from the
-release to the agent going on; how long the person takes to answer is not counted.
+In a cycle, an agent asks and stops, a person releases it, and the agent resumes. The measured time includes asking, and
+the time between the release and resuming, but not the person's time to answer.
 """
 
 import asyncio
@@ -15,21 +15,21 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 Cycle = Callable[[float], float]
-"""Given how long the person takes, do one cycle and return its seconds."""
+"""Perform one cycle with this pause before the release, and return its duration in seconds."""
 AsyncCycle = Callable[[float], Awaitable[float]]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is asked: so many one by one, then so many clients at once for so long."""
+    """The amount of work: a number of cycles to measure latency, then concurrent clients to measure throughput."""
 
     alone: int
     clients: int
     seconds: float
     pause: float = 0.02
-    """The longest the person takes; who polls is released at any moment of the interval."""
+    """The longest pause before a release; for a peer that polls, the polling interval is used instead."""
     at_once: int = 1
-    """How many of those measured for their time run at once; more than one only where they mostly sleep."""
+    """Concurrent cycles while latency is measured; more than 1 only for peers that mostly sleep."""
     database: str = ""
     poll: float = 0.0
     url: str = ""
@@ -61,7 +61,7 @@ def _at(ordered: list[float], share: float) -> float:
 
 
 def _pauses(plan: Plan) -> Iterator[float]:
-    chosen = random.Random(1)  # the same for everybody
+    chosen = random.Random(1)  # the same pauses for every peer
     return iter([chosen.uniform(plan.pause / 2, plan.pause) if plan.poll == 0 else chosen.uniform(0, plan.poll)
                  for _ in range(plan.alone)])  # fmt: skip
 
@@ -112,6 +112,6 @@ async def in_tasks(plan: Plan, cycle: AsyncCycle, version: str) -> None:
 async def _tasks(count: int, pauses: Iterator[float], cycle: AsyncCycle, times: list[float]) -> None:
     async def client() -> None:
         for pause in pauses:
-            times.append(await cycle(pause))  # noqa: PERF401  # the list is everybody's
+            times.append(await cycle(pause))  # noqa: PERF401  # all clients share the list
 
     await asyncio.gather(*(client() for _ in range(count)))

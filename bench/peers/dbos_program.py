@@ -1,4 +1,4 @@
-"""DBOS: a workflow that receives, and somebody who sends to it; in one process, with nobody to prove to."""
+"""DBOS: a workflow that receives a message and the code that sends it, in one process and without authentication."""
 
 import threading
 import time
@@ -40,7 +40,7 @@ def main() -> None:
     DBOS(config=config)
     DBOS.launch()
     cycles.in_threads(plan, cycle, version("dbos"))
-    # What is still asleep in it must not hold the program up.
+    # Workflows that are still sleeping must not delay the exit of the program.
     ending = threading.Thread(target=DBOS.destroy, daemon=True)
     ending.start()
     ending.join(10)

@@ -1,4 +1,4 @@
-"""An environment of its own for each peer, made when it is first measured, with the versions written down here."""
+"""Creates a separate environment for each peer when it is first measured, with the versions pinned in this folder."""
 
 import hashlib
 import subprocess
@@ -13,11 +13,11 @@ INSTALL_SECONDS = 900
 
 
 class Unavailable(Exception):
-    """It could not be installed or started; says why."""
+    """A peer could not be installed or started, for the reason in the message."""
 
 
 def python_of(name: str) -> Path:
-    """Return the interpreter of a peer's environment, which is made if it is not there or has other versions."""
+    """Return the interpreter of a peer's environment; create it if it is missing or has other versions."""
     wanted = HERE / f"{name}.txt"
     folder = BUILD / name
     python, stamp = folder / "bin" / "python", folder / "versions.sha256"

@@ -1,4 +1,4 @@
-"""LangGraph: a graph that interrupts, and is invoked again with a Command; in one process, with nobody to prove to."""
+"""LangGraph: a graph that interrupts and is resumed with a Command, in one process and without authentication."""
 
 import contextlib
 import itertools
@@ -30,7 +30,7 @@ def saver(url: str) -> Iterator[Any]:
         with SqliteSaver.from_conn_string(url) as found:
             yield found
         return
-    # Only in this peer's own environment.
+    # Installed only in this peer's environment.
     from langgraph.checkpoint.postgres import PostgresSaver  # type: ignore[import-not-found]  # noqa: PLC0415
     from psycopg.rows import dict_row  # noqa: PLC0415
     from psycopg_pool import ConnectionPool  # type: ignore[import-not-found]  # noqa: PLC0415

@@ -1,11 +1,11 @@
-"""Prefect: a flow run that pauses and somebody who resumes it, through a Prefect server on this machine."""
+"""Prefect: a flow run that pauses and a client that resumes it, through a Prefect server on this machine."""
 
 import asyncio
 import time
 from importlib.metadata import version
 from uuid import UUID
 
-from prefect import flow  # type: ignore[import-not-found]  # only in this peer's own environment
+from prefect import flow  # type: ignore[import-not-found]  # installed only in this peer's environment
 from prefect.client.orchestration import get_client  # type: ignore[import-not-found]
 from prefect.context import get_run_context  # type: ignore[import-not-found]
 from prefect.flow_runs import apause_flow_run, aresume_flow_run  # type: ignore[import-not-found]
@@ -13,7 +13,7 @@ from prefect.flow_runs import apause_flow_run, aresume_flow_run  # type: ignore[
 from bench.peers import cycles
 
 LOOK = 0.02
-"""Seconds between two looks whether the server has it as paused: resumed before that, it would be refused."""
+"""Seconds between checks for the pause: the server rejects resuming a run before it has recorded the pause."""
 
 
 @flow  # type: ignore[untyped-decorator]

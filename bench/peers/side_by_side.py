@@ -1,4 +1,4 @@
-"""One full cycle, create → release → agent resumes: Assent and its peers, by turns, each on the same database."""
+"""Compares full cycles (create → release → agent resumes) of Assent and its peers on the same database."""
 
 import argparse
 import contextlib
@@ -15,8 +15,8 @@ from pathlib import Path
 
 import httpx2
 
-from assent.app import migrate
-from assent.settings import Settings
+from assent.installation import migrate
+from assent.kernel.settings import Settings
 from bench.peers.cycles import Found, Plan
 from bench.peers.environment import ROOT, Unavailable, last_line, python_of
 from bench.report import Report
@@ -35,7 +35,7 @@ QUICK = Plan(alone=ALONE, clients=CLIENTS, seconds=0.0)
 class Peer:
     name: str
     said: str
-    """How it was asked, for the table."""
+    """How the peer was used, for the table."""
     measure: Callable[["Place", Plan], Found]
     databases: tuple[str, ...] = ("sqlite", "postgresql")
     plan: Plan = QUICK
@@ -43,7 +43,7 @@ class Peer:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a peer keeps its data for one round."""
+    """Where a peer stores its data for one round."""
 
     folder: Path
     database_url: str | None
@@ -197,4 +197,4 @@ PEERS = (
     Peer("Prefect (polls every second)", "pause and resume", _prefect, ("sqlite",),
          replace(QUICK, alone=8, at_once=2, poll=1.0)),
 )  # fmt: skip
-"""Whoever polls is released at any moment of its interval, and most of its time it sleeps."""
+"""Peers that poll are released at random moments of their interval. They mostly sleep, so cycles run concurrently."""

@@ -26,7 +26,7 @@ from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from assent import AsyncAssent
-from assent.integrations.langgraph import arun
+from assent.agents.langgraph import arun
 from assent.sdk.tool_calls import Terms
 
 THREAD: RunnableConfig = {"configurable": {"thread_id": "release-1.4"}}

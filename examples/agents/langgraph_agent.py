@@ -18,7 +18,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from assent import Assent
-from assent.integrations.langgraph import approval, run
+from assent.agents.langgraph import approval, run
 from assent.sdk.tool_calls import Terms
 
 THREAD: RunnableConfig = {"configurable": {"thread_id": "release-1.4"}}

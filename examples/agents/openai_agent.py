@@ -15,7 +15,7 @@ from agents import Agent, RunConfig, RunResult, function_tool
 from agents.testing import ModelCall, ModelStep, ScriptedModel, assistant_message, function_call
 
 from assent import AsyncAssent
-from assent.integrations.openai_agents import Approvals
+from assent.agents.openai_agents import Approvals
 
 
 @function_tool(needs_approval=True)

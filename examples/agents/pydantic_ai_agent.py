@@ -19,7 +19,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from assent import AsyncAssent
-from assent.integrations.pydantic_ai import Approvals
+from assent.agents.pydantic_ai import Approvals
 
 PROMPT = "Deploy 1.4 to production."
 WANTED = {"target": "production", "version": "1.4"}

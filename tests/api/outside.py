@@ -1,4 +1,4 @@
-"""Helpers for tests of triggers: a source that signs its requests, a process, and the processing of events."""
+"""Fixtures for trigger tests: a source that signs its requests, a process, and the processing of events."""
 
 import json
 import textwrap
@@ -6,8 +6,9 @@ from typing import Any
 
 import httpx2
 
+from assent.db.transaction import Transaction
 from assent.sdk import signing
-from assent.store.transaction import Transaction
+from assent.triggers.usecases.dispatch import TriggeringService
 from tests.support.nodes import ManualClock, Node
 
 SECRET = "It's a Secret to Everybody"
@@ -58,7 +59,7 @@ def write_process(node: Node, source: str = PROCESS, name: str = "fix_ci") -> No
 
 
 async def source(node: Node, name: str = "shop") -> dict[str, Any]:
-    """Create a source for a GitHub repository whose secret is in HUB_SECRET."""
+    """Create a source for a GitHub repository, with HUB_SECRET as its secret."""
     body = {"name": name, "kind": "github", "settings": {"secrets": ["env:HUB_SECRET"]}}
     made: dict[str, Any] = await good(node, "POST", "/api/sources", body)
     return made
@@ -86,8 +87,8 @@ async def pushed(node: Node, name: str = "shop", delivery: str = "d-1", **change
 
 
 async def looked(node: Node) -> None:
-    """Process everything that is due now; the node's own scheduler may do so at the same time."""
-    while await node.assent.database.write(node.assent.triggering.advance_due) or await _waiting(node):
+    """Process everything that is due; the node's scheduler may do so at the same time."""
+    while await node.assent.database.write(node.assent[TriggeringService].advance_due) or await _waiting(node):
         pass
 
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from starlette.types import Message
 
-from assent.front import application
+from assent.asgi import application
 from tests.support.nodes import Node
 
 PATIENCE = 30
@@ -111,7 +111,7 @@ class Stream:
         return found
 
     async def body(self) -> bytes:
-        """Return the whole text of a response that ends."""
+        """Return the complete text of a response that is not endless."""
         parts = [self._text]
         while not self._over:
             message = await self._next_message()
@@ -121,7 +121,7 @@ class Stream:
 
 
 async def parked(node: Node, *, waiters: int = 1) -> None:
-    """Return once this many requests are waiting on the node."""
+    """Wait until this many requests are waiting on the node."""
     async with asyncio.timeout(PATIENCE):
         while node.assent.hub.waiters != waiters:  # noqa: ASYNC110  # the hub does not signal new waiters
             await asyncio.sleep(0)

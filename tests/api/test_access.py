@@ -1,4 +1,4 @@
-"""Permissions: every documented route against every kind of caller."""
+"""Permissions: every documented route is called by every kind of caller."""
 
 import base64
 import itertools
@@ -10,17 +10,22 @@ from typing import Any
 import httpx2
 import pytest
 
-from assent.domain.access import AGENT_PERMISSIONS, Permission
-from assent.domain.canonical import sha256
-from assent.domain.rules_file import SCHEMA_VERSION
-from assent.domain.runs import RunFile
-from assent.domain.secrets import secret
-from assent.domain.trigger_events import Arrived
-from assent.domain.triggers import FiringState
-from assent.front import application
-from assent.services.receiving import receive
-from assent.store.firings import Firing
-from assent.store.transaction import Transaction
+from assent.asgi import application
+from assent.audit.usecases.checkpoints import CheckpointService
+from assent.breakpoints.store.files import Files
+from assent.core.access import AGENT_PERMISSIONS, Permission
+from assent.core.canonical import sha256
+from assent.core.rules_file import SCHEMA_VERSION
+from assent.core.secrets import secret
+from assent.db.transaction import Transaction
+from assent.delivery.store.deliveries import Deliveries
+from assent.runs.model import RunFile
+from assent.runs.store import Runs
+from assent.triggers.event import Arrived
+from assent.triggers.model import FiringState
+from assent.triggers.store.firings import Firing, Firings
+from assent.triggers.store.sources import Sources
+from assent.triggers.usecases.ingest import receive
 from tests.api.streams import Stream
 from tests.support.nodes import ManualClock, Node
 
@@ -32,7 +37,7 @@ STRANGERS = ("nobody", "malformed", "mistyped", "never issued", "revoked", "expi
 MEMBERS = ("reviewer", "admin", "owner")
 ADMINS = ("admin", "owner")
 PEOPLE_WITHOUT = ("viewer", "reviewer", "rule-admin", "auditor")
-"""Those who may list only their own tokens."""
+"""Roles that can list only their own tokens."""
 RULE_WRITERS = ("rule-admin", *ADMINS)
 STREAMS = frozenset({"/api/stream", "/api/breakpoints/{breakpoint_id}/stream"})
 FILE = {"path": "plan.md", "format": "markdown", "content": "# Plan"}
@@ -142,7 +147,7 @@ TABLE = (
     Case("GET", "/api/deliveries/{delivery_id}", 200, ("agent", *READERS), HIDDEN),
     Case("POST", "/api/deliveries/{delivery_id}/retry", 200, ADMINS, ("admin elsewhere",)),
     Case("GET", "/api/channels", 200, (*READERS, "admin elsewhere")),
-    # With a secret of this machine, which admins of a single project may not name.
+    # The secret is an environment variable of the server, which admins of a single project cannot reference.
     Case("POST", "/api/channels", 201, ("owner",), body=CHANNEL),
     Case("GET", "/api/channels/{channel_id}", 200, READERS, ("admin elsewhere",)),
     Case("PATCH", "/api/channels/{channel_id}", 200, ADMINS, ("admin elsewhere",), body={"enabled": False}),
@@ -248,7 +253,7 @@ def operations(schema: dict[str, Any]) -> set[tuple[str, str]]:
 
 @dataclass
 class World:
-    """A node with every kind of caller, with requests from another machine's address."""
+    """A node with every kind of caller, whose requests come from the address of another machine."""
 
     node: Node
     secrets: dict[str, str | None]
@@ -261,20 +266,20 @@ class World:
         breakpoint_id: str = created["id"]
         return breakpoint_id
 
-    async def given_up(self) -> str:
+    async def failed_delivery(self) -> str:
         """Return the id of a failed delivery."""
         created = await self.node.create(self.secrets["agent"], callbackUrl="https://example.org/hook")
         found = await self.call("owner", "GET", f"/api/deliveries?breakpointId={created['id']}")
         delivery_id: str = found.json()["items"][0]["id"]
 
         def use_case(tx: Transaction) -> None:
-            tx.deliveries.bury(tx.deliveries.get(delivery_id, project="default"), error="Gone.", now=tx.now())
+            tx[Deliveries].bury(tx[Deliveries].get(delivery_id, project="default"), error="Gone.", now=tx.now())
 
         await self.node.assent.database.write(use_case)
         return delivery_id
 
     async def happened(self, number: str) -> dict[str, str]:
-        """Return the ids of an event, and of a firing that could not start."""
+        """Return the ids of an event and of a firing whose run could not start."""
         named = {path: json.loads(json.dumps(body).replace("{number}", f"e{number}")) for path, body in MADE.values()}
         ids = {
             path: (await self.call("owner", "POST", path, json=named[path])).json()["id"]
@@ -282,7 +287,7 @@ class World:
         }
 
         def use_case(tx: Transaction) -> dict[str, str]:
-            [kept] = receive(tx, tx.sources.get(ids["/api/sources"]), [Arrived(type="x", key=number, data={})])
+            [kept] = receive(tx, tx[Sources].get(ids["/api/sources"]), [Arrived(type="x", key=number, data={})])
             now = tx.now()
             dead = Firing(
                 id=tx.new_id("fir"),
@@ -296,7 +301,7 @@ class World:
                 created_at=now,
                 updated_at=now,
             )
-            tx.firings.add(dead)
+            tx[Firings].add(dead)
             return {"event_id": kept.id, "firing_id": dead.id}
 
         return await self.node.assent.database.write(use_case)
@@ -306,8 +311,8 @@ class World:
         run_id: str = (await self.call("agent", "POST", "/api/runs", json={"process": "idle"})).json()["id"]
 
         def use_case(tx: Transaction) -> None:
-            tx.files.put("default", sha256(b"kept"), b"kept", at=tx.now())
-            tx.runs.keep_files(run_id, [RunFile("kept.txt", sha256(b"kept"), 4)], now=tx.now())
+            tx[Files].put("default", sha256(b"kept"), b"kept", at=tx.now())
+            tx[Runs].keep_files(run_id, [RunFile("kept.txt", sha256(b"kept"), 4)], now=tx.now())
             if failed:
                 tx.session.change("UPDATE assent_runs SET state = 'failed' WHERE id = :id", {"id": run_id})
 
@@ -315,7 +320,7 @@ class World:
         return run_id
 
     async def _asked(self, case: Case) -> dict[str, str]:
-        """Create the breakpoint if the case needs one, approved if the case needs a receipt."""
+        """Create the breakpoint if the case requires one, and approve it if the case requires a receipt."""
         if "{breakpoint_id}" not in case.path and case.path != CONSUME:
             return {}
         breakpoint_id = await self.raised()
@@ -324,17 +329,17 @@ class World:
         return {"breakpoint_id": breakpoint_id}
 
     async def target(self, case: Case) -> dict[str, str]:
-        """Create the objects named in the case's path."""
+        """Create the objects that the path of the case refers to."""
         number = str(next(_numbers))
         found = {"number": number, "n": "0", "project_id": "default", "name": f"name-{number}", "path": "kept.txt"}
         found |= await self._asked(case)
         if case.path.startswith("/api/audit/"):
             found["subject_id"] = await self.raised()
-            await self.node.assent.database.write(self.node.assent.checkpoints.make)
+            await self.node.assent.database.write(self.node.assent[CheckpointService].make)
         if "{run_id}" in case.path:
             found["run_id"] = await self.started(failed=case.path.endswith("/retry"))
         if "{delivery_id}" in case.path:
-            found["delivery_id"] = await self.given_up()
+            found["delivery_id"] = await self.failed_delivery()
         if case.path.startswith((EVENT, FIRING)):
             found |= await self.happened(number)
         found |= await self._made(case, number)
@@ -347,7 +352,7 @@ class World:
         return found
 
     async def _made(self, case: Case, number: str) -> dict[str, str]:
-        """Create the objects that the API creates with a single request."""
+        """Create the objects for which a single API request suffices."""
         found: dict[str, str] = {}
         for name, (path, body) in MADE.items():
             if f"{{{name}}}" in case.path:
@@ -367,7 +372,7 @@ class World:
         asked = {("DELETE", LINKS): f"?identity={target['number']}", ("GET", CONSISTENCY): "?from=1"}
         path += asked.get((case.method, case.path), "")
         if case.path == CLAUDE:
-            path += "?defer=true"  # without it, the response waits for an answer
+            path += "?defer=true"  # otherwise, the response would wait for an answer
         if case.path in STREAMS:
             async with Stream(self.node, path, self.secrets[who]) as stream:
                 return stream.status
@@ -448,13 +453,13 @@ async def _strangers(node: Node, owner: str, clock: ManualClock) -> dict[str, st
     }
 
 
-async def test_every_route_is_in_the_table(shared: Node) -> None:
+async def test_every_route_is_listed_in_the_access_table(shared: Node) -> None:
     schema = (await shared.call("GET", "/openapi.json")).json()
     assert operations(schema) == {(case.method, case.path) for case in TABLE}
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case.name)
-async def test_a_route_responds_to_each_caller_as_in_the_table(world: World, case: Case) -> None:
+async def test_each_route_responds_to_each_caller_as_the_table_specifies(world: World, case: Case) -> None:
     answers: dict[str, int] = {}
     target = await world.target(case)
     before = await world.snapshot(target)
@@ -519,8 +524,8 @@ def _without(ids: Iterable[str], text: str) -> str:
 
 
 @pytest.mark.parametrize("who", FOREIGN)
-async def test_objects_of_others_look_like_objects_that_do_not_exist(foreigners: World, who: str) -> None:
-    """The response for a real id reveals no more than the one for an invented id."""
+async def test_inaccessible_objects_are_indistinguishable_from_nonexistent_ones(foreigners: World, who: str) -> None:
+    """The response for an existing id must not reveal more than the one for an invented id."""
     for case in TABLE:
         if "{breakpoint_id}" not in case.path or case.path in STREAMS:
             continue
@@ -540,7 +545,7 @@ async def test_objects_of_others_look_like_objects_that_do_not_exist(foreigners:
         assert seen[0][0] in {403, 404}
 
 
-async def test_lists_never_contain_objects_of_another_project(foreigners: World) -> None:
+async def test_lists_never_contain_objects_from_another_project(foreigners: World) -> None:
     breakpoint_id = await foreigners.raised()
     who = "everybody elsewhere"
     listed = (await foreigners.call(who, "GET", "/api/breakpoints?limit=200&counts=true")).json()
@@ -594,8 +599,8 @@ async def test_gate_patterns_of_a_token_apply_to_a_gate_derived_from_the_title(w
     assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
 
 
-async def test_a_project_admin_cannot_create_a_token_for_more_than_the_project(world: World) -> None:
-    """Nor one for the owner of all projects: a token never has more permissions than the one that creates it."""
+async def test_a_project_admin_cannot_create_a_token_with_wider_access(world: World) -> None:
+    """A token never has more permissions than the one that creates it, even if it is for the owner of all projects."""
     for kind in ("admin", "reviewer", "viewer"):
         body = {"kind": kind, "name": "climb", "person": "owner"}
         answer = await world.call("admin elsewhere", "POST", "/api/tokens", json=body)
@@ -639,14 +644,14 @@ async def test_losing_a_role_takes_effect_on_the_next_request(world: World) -> N
     assert (await world.node.call("GET", f"/api/breakpoints/{breakpoint_id}", token)).status_code == 403
 
 
-async def test_a_person_who_lost_their_last_role_can_get_one_again(world: World) -> None:
+async def test_a_person_without_roles_can_be_granted_one_again(world: World) -> None:
     await world.node.person("a-returner", "reviewer")
     await world.call("admin", "PATCH", "/api/people/a-returner", json={"roles": []})
     answer = await world.call("admin", "PATCH", "/api/people/a-returner", json={"roles": ["viewer"]})
     assert answer.json()["roles"] == ["viewer"]
 
 
-async def test_metrics_are_public_only_on_this_machine(shared: Node, world: World) -> None:
+async def test_metrics_are_public_only_for_local_requests(shared: Node, world: World) -> None:
     assert (await shared.call("GET", "/metrics")).status_code == 200
     assert (await world.call("nobody", "GET", "/metrics")).status_code == 401
     assert (await shared.call("GET", "/metrics", world.secrets["viewer"])).status_code == 403
@@ -673,7 +678,7 @@ async def test_only_bearer_tokens_are_accepted(world: World) -> None:
         assert answer.status_code == expected, scheme
 
 
-async def test_an_unauthenticated_response_says_how_to_authenticate(world: World) -> None:
+async def test_an_unauthenticated_response_names_the_bearer_scheme(world: World) -> None:
     answer = await world.call("nobody", "GET", "/api/breakpoints")
     assert answer.headers["www-authenticate"].startswith("Bearer")
     assert answer.json()["code"] == "unauthenticated"

@@ -1,9 +1,10 @@
-"""People, groups, tokens, projects, the policy, and the operator's endpoints."""
+"""Endpoints for people, groups, tokens, projects and policies, and those for operators."""
 
 from typing import Any
 
-from assent.domain.secrets import secret_hash
-from assent.store.transaction import Transaction
+from assent.core.secrets import secret_hash
+from assent.db.transaction import Transaction
+from assent.people.store.people import People
 from tests.support.nodes import ManualClock, Node
 
 
@@ -41,7 +42,7 @@ async def test_passwords_are_stored_hashed_and_never_shown(node: Node) -> None:
     await admin(node, "POST", "/api/people", {"name": "uma", "password": "correct horse battery"})
 
     def stored(tx: Transaction) -> str:
-        return str(tx.people.get_by_name("uma").password_hash)
+        return str(tx[People].get_by_name("uma").password_hash)
 
     assert (await node.assent.database.read(stored)).startswith("$argon2id$")
     assert "argon2" not in (await admin(node, "GET", "/api/people")).text

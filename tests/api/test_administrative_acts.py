@@ -1,4 +1,4 @@
-"""Every mutating endpoint either records an administrative event or is listed with the reason why it does not."""
+"""Every mutating endpoint either records an admin event, or is listed here with the reason why it does not."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -6,14 +6,15 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from assent.settings import Settings
+from assent.audit.usecases.verify import AuditService
+from assent.kernel.settings import Settings
 from tests.api.outside import SECRET, pushed, source, write_process
-from tests.api.test_deliveries import attempted, raised
-from tests.api.test_receipts import approved, receipt_of
-from tests.api.test_rules_file import file_of
-from tests.api.test_trigger_events import dead
+from tests.delivery.api.test_deliveries import attempted, raised
+from tests.policy.api.test_receipts import approved, receipt_of
+from tests.policy.api.test_rules_file import file_of
 from tests.support.admin_events import Log, assert_recorded, failed_run, queued_run
 from tests.support.nodes import Node, running_node
+from tests.triggers.api.test_trigger_events import dead
 
 OWN = "has its own chain: the events of the breakpoint"
 NOTHING = "changes nothing"
@@ -35,7 +36,7 @@ NOT_ADMINISTRATIVE = {
     "POST /api/triggers/check": NOTHING,
 }
 Kept: TypeAlias = dict[str, Any]
-"""The ids returned by earlier requests, by their names in paths and bodies."""
+"""The ids returned by earlier requests, by their placeholders in paths and bodies."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +209,7 @@ async def test_every_mutating_endpoint_is_classified(sqlite_settings: Settings) 
     assert sorted(classified() - found) == []
 
 
-async def test_every_act_records_an_event_with_actor_before_and_after(
+async def test_every_administrative_request_records_actor_before_and_after(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOOK_SECRET", "whsec_" + "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3")
@@ -229,7 +230,7 @@ async def test_every_act_records_an_event_with_actor_before_and_after(
                 kept[act.keep] = answer.json()["id"]
             actor = "person:owner" if act.by == "admin" else "agent:"
             assert_recorded(await log.new(), act.type, act.endpoint, actor=actor, via="token:tok_")
-        assert (await node.assent.audit.verify()).findings == []
+        assert (await node.assent[AuditService].verify()).findings == []
 
 
 async def test_a_proposed_rule_is_not_saved_and_records_no_event(sqlite_settings: Settings) -> None:

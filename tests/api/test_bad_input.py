@@ -1,4 +1,4 @@
-"""Invalid input gets the same 4xx on both databases and changes nothing: no 5xx, stack traces or echoed secrets."""
+"""Invalid input returns the same 4xx on both databases and changes nothing: no 5xx, stack trace or echoed secret."""
 
 import base64
 import gzip
@@ -11,8 +11,8 @@ from urllib.parse import quote
 import httpx2
 import pytest
 
-from assent.domain.canonical import sha256
-from assent.http.edge import MAX_BODY, MAX_UPLOAD
+from assent.core.canonical import sha256
+from assent.http.middleware import MAX_BODY, MAX_UPLOAD
 from tests.api.streams import Stream
 from tests.support.nodes import Node
 
@@ -20,7 +20,7 @@ CANARY = "s3cr3t-canary-7f1d"
 JSON = {"content-type": "application/json"}
 ONE = "/api/breakpoints/{id}"
 VALID_CREATE = {"agentId": "agent-1", "payload": {"question": "Deploy?"}}
-# Every endpoint with a JSON body, and a body that it accepts.
+# Every endpoint with a JSON body, with a valid body.
 WRITES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "create": ("POST", "/api/breakpoints", VALID_CREATE),
     "feedback": ("POST", ONE + "/feedback", {"comment": "Hm."}),
@@ -37,7 +37,7 @@ BODYLESS = {"cancel": ("POST", ONE + "/cancel"), "expire": ("POST", ONE + "/expi
 
 @dataclass
 class Place:
-    """A node with a waiting breakpoint, a person named ann, and the token of an admin who is also a reviewer."""
+    """A node with a pending breakpoint, a person named ann, and a token for an admin who is also a reviewer."""
 
     node: Node
     token: str
@@ -65,7 +65,7 @@ async def place(shared: Node) -> Place:
 
 
 def problem_of(answer: httpx2.Response) -> tuple[int, str]:
-    """Return the status and code of a response that must be a well-formed problem."""
+    """Check that a response is a well-formed problem, and return its status and code."""
     assert answer.status_code < 500, answer.text
     assert answer.headers["content-type"] == "application/problem+json", answer.text[:200]
     assert answer.headers["x-request-id"]
@@ -130,7 +130,7 @@ WRONG_SHAPE: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("name", WRITES)
-async def test_malformed_json_is_a_400_everywhere_and_changes_nothing(place: Place, name: str) -> None:
+async def test_malformed_json_returns_400_everywhere_and_changes_nothing(place: Place, name: str) -> None:
     method, path, _ = WRITES[name]
     before = await place.state()
     answers = {what: problem_of(await place.raw(method, path, body)) for what, body in MALFORMED.items()}
@@ -154,7 +154,7 @@ async def test_hostile_values_in_an_otherwise_valid_body_are_rejected(place: Pla
 
 
 @pytest.mark.parametrize("name", WRITES)
-async def test_any_body_other_than_an_object_is_a_422(place: Place, name: str) -> None:
+async def test_any_body_other_than_an_object_returns_422(place: Place, name: str) -> None:
     method, path, _ = WRITES[name]
     before = await place.state()
     answers = {what: problem_of(await place.raw(method, path, body)) for what, body in WRONG_SHAPE.items()}
@@ -185,7 +185,7 @@ async def test_unknown_fields_are_rejected(place: Place, name: str) -> None:
         "",
     ],
 )
-async def test_a_body_not_declared_as_json_is_a_415(place: Place, name: str, kind: str) -> None:
+async def test_a_body_with_another_media_type_than_json_returns_415(place: Place, name: str, kind: str) -> None:
     method, path, *rest = WRITES.get(name) or BODYLESS[name]
     body = json.dumps(rest[0] if rest else {}).encode()
     before = await place.state()
@@ -203,7 +203,7 @@ async def test_every_spelling_of_the_json_media_type_is_accepted(place: Place, k
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "gzip, identity", "zstd"])
 @pytest.mark.parametrize("name", [*WRITES, *BODYLESS, "upload"])
-async def test_a_compressed_body_is_a_415_which_prevents_zip_bombs(place: Place, name: str, encoding: str) -> None:
+async def test_compressed_bodies_return_415_to_prevent_zip_bombs(place: Place, name: str, encoding: str) -> None:
     method, path, *rest = WRITES.get(name) or (BODYLESS | {"upload": ("POST", "/api/files")})[name]
     body = gzip.compress(json.dumps(rest[0] if rest else {}).encode())
     answer = await place.raw(method, path, body, **{"content-encoding": encoding})
@@ -211,7 +211,7 @@ async def test_a_compressed_body_is_a_415_which_prevents_zip_bombs(place: Place,
 
 
 @pytest.mark.parametrize("name", BODYLESS)
-async def test_an_endpoint_without_fields_accepts_none(place: Place, name: str) -> None:
+async def test_an_endpoint_without_fields_rejects_any_field(place: Place, name: str) -> None:
     method, path = BODYLESS[name]
     before = await place.state()
     for body in MALFORMED.values():
@@ -233,7 +233,7 @@ async def _in_pieces(content: bytes) -> AsyncIterator[bytes]:
         yield content[start : start + 65_536]
 
 
-async def test_a_body_may_have_exactly_one_mebibyte(place: Place) -> None:
+async def test_a_body_can_be_exactly_one_mebibyte_but_not_larger(place: Place) -> None:
     assert (await place.raw("POST", "/api/breakpoints", _padded(MAX_BODY))).status_code == 201
     before = await place.state()
     assert problem_of(await place.raw("POST", "/api/breakpoints", _padded(MAX_BODY + 1))) == (413, "too_large")
@@ -248,14 +248,14 @@ async def test_the_limit_applies_to_a_chunked_body_without_a_length(place: Place
 
 
 @pytest.mark.parametrize("name", [*WRITES, *BODYLESS])
-async def test_two_mebibytes_are_a_413_on_every_writing_endpoint(place: Place, name: str) -> None:
+async def test_every_writing_endpoint_returns_413_for_two_mebibytes(place: Place, name: str) -> None:
     method, path, *_ = WRITES.get(name) or BODYLESS[name]
     before = await place.state()
     assert problem_of(await place.raw(method, path, b" " * (2 * MAX_BODY))) == (413, "too_large")
     assert await place.state() == before
 
 
-async def test_an_upload_may_have_exactly_ten_mebibytes(place: Place) -> None:
+async def test_an_upload_can_be_exactly_ten_mebibytes_but_not_larger(place: Place) -> None:
     content = b"x" * MAX_UPLOAD
     kept = await place.send("POST", "/api/files", content=content)
     assert (kept.status_code, kept.json()) == (201, {"sha256": sha256(content), "size": MAX_UPLOAD})
@@ -481,7 +481,7 @@ REFUSED = {"create": BAD_CREATE, "feedback": BAD_FEEDBACK} | BAD_OTHERS
 
 
 @pytest.mark.parametrize("name", REFUSED)
-async def test_an_invalid_value_is_a_422_that_points_to_it(place: Place, name: str) -> None:
+async def test_an_invalid_value_returns_422_with_a_pointer_to_it(place: Place, name: str) -> None:
     method, path, _ = WRITES[name]
     before = await place.state()
     wrong: dict[str, Any] = {}
@@ -493,7 +493,7 @@ async def test_an_invalid_value_is_a_422_that_points_to_it(place: Place, name: s
     assert await place.state() == before
 
 
-async def test_invalid_values_are_not_repeated_in_the_response(place: Place) -> None:
+async def test_invalid_values_are_not_echoed_in_the_response(place: Place) -> None:
     long = CANARY + "x" * 30_000
     bodies = [
         _create(agentId=[CANARY]),
@@ -515,7 +515,7 @@ async def test_invalid_values_are_not_repeated_in_the_response(place: Place) -> 
         assert problem_of(await place.raw("POST", "/api/people", raw.encode()))[0] == 400
 
 
-async def test_an_invalid_token_is_not_repeated(place: Place) -> None:
+async def test_an_invalid_token_is_not_echoed_in_the_response(place: Place) -> None:
     for token in (CANARY, f"asta_{CANARY}", "asta_" + CANARY * 100, f"{CANARY} {CANARY}"):
         answer = await place.node.call("GET", "/api/breakpoints", token)
         assert problem_of(answer) == (401, "unauthenticated")
@@ -561,7 +561,7 @@ ADDRESSES = [
 
 
 @pytest.mark.parametrize(("method", "path"), ADDRESSES, ids=lambda value: value)
-async def test_a_hostile_name_in_a_path_identifies_nothing(place: Place, method: str, path: str) -> None:
+async def test_a_hostile_name_in_a_path_is_rejected_without_changes(place: Place, method: str, path: str) -> None:
     bodies: dict[str, Any] = {
         "PUT": {"members": []},
         "PATCH": {},
@@ -581,14 +581,14 @@ async def test_a_file_number_must_be_a_small_integer(place: Place, n: str) -> No
     assert problem_of(await place.send("GET", f"{ONE}/files/{n}"))[0] in {404, 422}
 
 
-async def test_an_id_with_an_extra_character_is_a_404(place: Place) -> None:
+async def test_an_id_with_an_extra_character_returns_404(place: Place) -> None:
     for method, path in ADDRESSES[:8]:
         body = {"comment": "Hm."} if path.endswith("feedback") else None
         answer = await place.send(method, path.format(place.id + "0"), json=body)
         assert problem_of(answer) == (404, "not_found")
 
 
-async def test_a_file_number_past_the_last_is_a_404(place: Place) -> None:
+async def test_a_file_number_past_the_last_returns_404(place: Place) -> None:
     assert problem_of(await place.send("GET", f"{ONE}/files/0")) == (404, "not_found")
 
 
@@ -664,7 +664,7 @@ BAD_QUERIES: dict[str, str] = {
 }
 
 
-async def test_an_invalid_list_query_is_a_422(place: Place) -> None:
+async def test_an_invalid_list_query_returns_422(place: Place) -> None:
     answers = {what: problem_of(await place.send("GET", f"/api/breakpoints?{q}")) for what, q in BAD_QUERIES.items()}
     assert answers == dict.fromkeys(BAD_QUERIES, (422, "invalid_request"))
 
@@ -704,7 +704,7 @@ BAD_WAITS = [
 
 
 @pytest.mark.parametrize("wait", BAD_WAITS)
-async def test_a_wait_must_be_0_to_30_seconds(place: Place, wait: str) -> None:
+async def test_a_wait_must_be_between_0_and_30_seconds(place: Place, wait: str) -> None:
     answer = await place.send("GET", f"{ONE}/status?wait={wait}")
     assert problem_of(answer) == (422, "invalid_request")
 
@@ -739,7 +739,7 @@ async def test_an_idempotency_key_must_be_visible_ascii(place: Place, path: str)
 
 
 @pytest.mark.parametrize("last", ["abc", "-1", "1.5", "1e3", "9" * 10, "", " ", "0x1", "1,2"])
-async def test_a_last_event_id_must_be_the_number_of_an_event(place: Place, last: str) -> None:
+async def test_a_last_event_id_must_be_an_event_number(place: Place, last: str) -> None:
     path = f"/api/breakpoints/{place.id}/stream"
     async with Stream(place.node, path, place.token, headers={"Last-Event-ID": last}) as stream:
         assert stream.status == 422
@@ -747,7 +747,7 @@ async def test_a_last_event_id_must_be_the_number_of_an_event(place: Place, last
 
 
 @pytest.mark.parametrize("etag", ["garbage", '"v0"', '"v999999999"', '"v-1"', "v1", '"v1', '""', '"x", "y"', "W/v1"])
-async def test_an_if_match_other_than_the_current_version_is_a_412(place: Place, etag: str) -> None:
+async def test_an_if_match_other_than_the_current_version_returns_412(place: Place, etag: str) -> None:
     before = await place.state()
     body = {"release": True, "option": "yes"}
     answer = await place.send("POST", ONE + "/feedback", json=body, headers={"If-Match": etag})
@@ -773,7 +773,7 @@ async def test_an_if_match_other_than_the_current_version_is_a_412(place: Place,
         ("BREW", "/api/breakpoints", 405, "method_not_allowed"),
     ],
 )
-async def test_an_unknown_path_or_method_is_a_problem_response_too(
+async def test_unknown_paths_and_methods_return_problem_responses(
     place: Place, method: str, path: str, status: int, code: str
 ) -> None:
     answer = await place.send(method, path)
@@ -786,7 +786,7 @@ async def test_a_405_lists_the_allowed_methods(place: Place) -> None:
 
 
 async def test_all_fields_at_their_limits_are_accepted_together(place: Place) -> None:
-    """Four-byte characters up to every limit: both databases must accept the rows and index entries."""
+    """All texts are four-byte characters, so that rows and index entries are as large as possible."""
     body = {
         "agentId": EMOJI * 200,
         "runId": EMOJI * 200,

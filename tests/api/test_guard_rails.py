@@ -1,4 +1,4 @@
-"""What agents cannot do about rules: exceed their patterns, hide a tag, contradict themselves, or read others' data."""
+"""Agents cannot evade rules: not with other patterns, hidden tags or contradictory values, nor read others' data."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ BEYOND: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("what", BEYOND)
-async def test_an_approving_rule_does_not_extend_the_patterns_of_a_token(node: Node, what: str) -> None:
+async def test_an_auto_approve_rule_does_not_extend_a_tokens_patterns(node: Node, what: str) -> None:
     await rule(node, "*")
     token = await node.token("agent", gates=("ci.*",), agent_ids=("bot-*",))
     allowed = await post(node, token, "bot-1", payload={"breakpointId": "ci.deploy"})
@@ -52,7 +52,7 @@ async def test_an_approving_rule_does_not_extend_the_patterns_of_a_token(node: N
     assert await everything(node) == ["ci.deploy"]
 
 
-async def test_a_check_is_limited_to_the_patterns_of_the_token(node: Node) -> None:
+async def test_a_rule_check_is_limited_to_the_tokens_patterns(node: Node) -> None:
     await rule(node, "*")
     token = await node.token("agent", gates=("ci.*",), agent_ids=("bot-*",))
 
@@ -130,7 +130,7 @@ async def test_server_fields_are_rejected_in_the_body_and_ignored_in_the_payload
     assert inside["autoApproval"]["recommended"] is False
 
 
-async def test_an_agent_can_neither_write_nor_read_rules_and_the_policy(node: Node) -> None:
+async def test_an_agent_can_neither_read_nor_write_rules_or_the_policy(node: Node) -> None:
     path = f"{RULES}/{await rule(node, 'a')}"
     agent = await node.token("agent")
     for method, target, body in (
@@ -149,7 +149,7 @@ async def test_an_agent_can_neither_write_nor_read_rules_and_the_policy(node: No
     assert [each["pattern"] for each in left] == ["a"]
 
 
-async def test_a_check_reveals_nothing_about_other_agents_breakpoints(node: Node) -> None:
+async def test_a_rule_check_reveals_nothing_about_other_agents_breakpoints(node: Node) -> None:
     secret = {"breakpointId": "deploy.x", "plan": "the secret plan", "title": "A secret title"}
     made = (await post(node, await node.token("agent"), "ci", tags=["secret-tag"], payload=secret)).json()
     given = await node.feedback(made["id"], await node.token("reviewer"), approved=True, comment="a secret comment")
@@ -164,7 +164,7 @@ async def test_a_check_reveals_nothing_about_other_agents_breakpoints(node: Node
     assert (await node.call("GET", f"/api/breakpoints/{made['id']}", other)).status_code == 404
 
 
-async def test_a_check_stores_nothing_and_does_not_count(node: Node) -> None:
+async def test_a_rule_check_stores_nothing_and_is_not_counted(node: Node) -> None:
     agent = await node.token("agent")
     for _ in range(3):
         await node.call("POST", f"{RULES}/check", agent, json={"breakpointId": "g", "agentId": "ci"})
@@ -173,7 +173,7 @@ async def test_a_check_stores_nothing_and_does_not_count(node: Node) -> None:
     assert await everything(node) == ["g"]
 
 
-async def test_an_agent_cannot_approve_its_own_breakpoints_to_reach_a_count(node: Node) -> None:
+async def test_an_agent_cannot_approve_its_own_breakpoints_to_earn_auto_approval(node: Node) -> None:
     agent = await node.token("agent")
     made = (await post(node, agent, payload={"breakpointId": "g"})).json()
     assert (await node.feedback(made["id"], agent, approved=True)).status_code == 403

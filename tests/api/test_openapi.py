@@ -1,4 +1,4 @@
-"""The published document is valid, complete and exact: the server does what it says, and nothing else."""
+"""The published OpenAPI document is valid and complete, and the server behaves exactly as documented."""
 
 import re
 from collections import Counter
@@ -15,35 +15,35 @@ from schemathesis.engine.recorder import ScenarioRecorder
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 from starlette.routing import Route, compile_path
 
-from assent.api.audit_events import audit_events
-from assent.api.backtest import backtests
-from assent.api.breakpoints import breakpoints
-from assent.api.channels import channels
-from assent.api.checkpoints import checkpoints
-from assent.api.claude_hooks import claude_hooks
-from assent.api.deliveries import deliveries
-from assent.api.fastlane import HOT_ROUTES
-from assent.api.files import files
-from assent.api.firings import firings
-from assent.api.history import history
-from assent.api.operations import operations
-from assent.api.people import people
-from assent.api.projects import projects
-from assent.api.receipts import receipts
-from assent.api.retention import retention
-from assent.api.routes import routes as route_routes
-from assent.api.rules import rules
-from assent.api.rules_file import rules_file
-from assent.api.runs import runs
-from assent.api.sources import sources
-from assent.api.tokens import tokens
-from assent.api.trigger_events import trigger_events
-from assent.api.triggers import triggers
-from assent.settings import Settings
+from assent.agents.hooks.api import claude_hooks
+from assent.audit.api.checkpoints import checkpoints
+from assent.audit.api.events import audit_events
+from assent.audit.api.retention import retention
+from assent.breakpoints.api.breakpoints import breakpoints
+from assent.breakpoints.api.fast_routes import HOT_ROUTES
+from assent.breakpoints.api.files import files
+from assent.breakpoints.api.history import history
+from assent.delivery.api.channels import channels
+from assent.delivery.api.deliveries import deliveries
+from assent.delivery.api.routes import routes as route_routes
+from assent.kernel.settings import Settings
+from assent.people.api.people import people
+from assent.people.api.projects import projects
+from assent.people.api.tokens import tokens
+from assent.platform.operations import operations
+from assent.policy.api.backtest import backtests
+from assent.policy.api.receipts import receipts
+from assent.policy.api.rules import rules
+from assent.policy.api.rules_file import rules_file
+from assent.runs.api import runs
+from assent.triggers.api.events import trigger_events
+from assent.triggers.api.firings import firings
+from assent.triggers.api.sources import sources
+from assent.triggers.api.triggers import triggers
 from tests.support.nodes import Node, Process, prepared, server
 
 EXAMPLES, FEWER = 10, 5
-"""For each operation, in addition to those that cover its schema; fewer for the slower database."""
+"""Examples per operation, in addition to those that cover its schema; fewer for the slower database."""
 SEED = 20261115
 STREAMS = ("/api/stream", "/api/breakpoints/{breakpoint_id}/stream", "/api/hooks/claude")
 CHECKS = (
@@ -62,8 +62,8 @@ CHECKS = (
     "ignored_auth",
 )
 
-# What a valid request may get: a schema cannot express relations to other fields and stored data, NUL, and numbers over
-# 2^53.
+# Errors that a valid request can still get: a schema cannot express NUL, numbers above 2^53, or how a value relates to
+# other fields and stored data.
 POSSIBLE = ["2xx", "400", "401", "403", "404", "409", "412", "422"]
 
 
@@ -133,7 +133,7 @@ async def test_everything_under_api_requires_a_token_and_documents_it(shared: No
 
 
 def _testable(process: Process) -> dict[str, Any]:
-    """Remove operations that wait; test_waiting covers them."""
+    """Remove operations that wait, which are covered by test_waiting."""
     document: dict[str, Any] = httpx2.get(f"{process.url}/openapi.json", timeout=30).json()
     for path in STREAMS:
         del document["paths"][path]
@@ -162,7 +162,7 @@ def _configuration(process: Process, token: str, *, examples: int) -> Schemathes
 
 
 class Tally:
-    """The cases, responses and failures of a run of the engine."""
+    """The cases, responses and failures of a Schemathesis run."""
 
     def __init__(self) -> None:
         self.cases: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""The basic flow through all layers: create, wait and release over HTTP on both databases."""
+"""The basic flow through all layers, over HTTP and on both databases: create, wait and release."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ async def test_a_waiting_agent_is_notified_of_the_decision_immediately(node: Nod
     assert seen["result"]["feedback"] == "Go ahead."
 
 
-async def test_a_second_decision_gets_the_first_one(node: Node) -> None:
+async def test_a_second_decision_returns_409_with_the_first_outcome(node: Node) -> None:
     created = await node.create()
     reviewer = await node.token("reviewer")
     first = await node.feedback(created["id"], reviewer, approved=False, comment="No.")

@@ -21,17 +21,17 @@ def test_every_advisory_is_listed_on_one_line() -> None:
     assert vulnerable({"dependencies": [GOOD, BAD, PASSED_OVER]}) == ["b 2: PYSEC-1, fixed in 3"]
 
 
-def test_a_finding_needs_a_reason_for_its_place() -> None:
+def test_a_finding_needs_a_documented_reason_for_its_location() -> None:
     assert judged(answered()) == []
-    extra = Finding("B602", "src/assent/keyring.py", 1, "a shell")
-    assert judged([*answered(), extra]) == ["src/assent/keyring.py:1 B602 a shell"]
+    extra = Finding("B602", "src/assent/kernel/keyring.py", 1, "a shell")
+    assert judged([*answered(), extra]) == ["src/assent/kernel/keyring.py:1 B602 a shell"]
 
 
 def test_a_reason_for_a_finding_that_no_longer_exists_is_reported() -> None:
     assert len(judged([])) == len(ANSWERS)
 
 
-def test_the_bill_of_materials_lists_libraries_of_pages_but_not_tools() -> None:
+def test_the_bill_of_materials_lists_page_libraries_but_not_tools() -> None:
     lock = {
         "packages": {
             "": {},

@@ -13,27 +13,27 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
-# Files that may sleep, and why nothing else would work.
+# Files that may sleep, with the reason why they cannot wait for a signal.
 MAY_SLEEP = {
-    "tests/support/until.py": "looks at what tells nobody that it has happened",
-    "tests/support/cluster.py": "asks a starting PostgreSQL whether it is ready",
-    "tests/faults/kills.py": "kills at moments of its own choice",
-    "tests/faults/load.py": "thinks between two requests, as a client does",
-    "tests/faults/notifications.py": "decides at moments of its own choice",
+    "tests/support/until.py": "polls for changes that send no signal",
+    "tests/support/cluster.py": "polls a starting PostgreSQL until it is ready",
+    "tests/faults/kills.py": "kills processes at random times",
+    "tests/faults/load.py": "pauses between two requests, as a client does",
+    "tests/faults/notifications.py": "decides at random times",
     "tests/faults/test_disk.py": "waits between two attempts, as a client does",
     "tests/faults/disk.py": "waits between two attempts, as a client does",
-    "tests/support/nodes.py": "asks a starting server whether it is ready",
-    "tests/faults/races.py": "meets a deadline of the real clock",
+    "tests/support/nodes.py": "polls a starting server until it is ready",
+    "tests/faults/races.py": "waits for a deadline on the real clock",
     "tests/faults/test_ingress.py": "waits between two attempts, as a sender does",
     "tests/faults/waiting.py": "waits between two attempts, as a client does",
-    "tests/faults/clocks.py": "sets a clock at moments of its own choice",
-    "tests/doors/kit.py": "looks at a list, as a reviewer does",
-    "tests/examples/test_examples.py": "looks at a list, as a reviewer does",
-    "tests/runs/conftest.py": "looks at a run, which tells nobody how it goes",
-    "tests/runs/test_races.py": "looks at a run, which tells nobody how it goes",
-    "tests/runs/test_waking.py": "looks at a run, which tells nobody how it goes",
-    "tests/faults/runs.py": "kills at moments of its own choice",
-    "tests/soak/killing.py": "tells how it goes every now and then",
+    "tests/faults/clocks.py": "sets the clock at random times",
+    "tests/doors/kit.py": "polls a list, as a reviewer does",
+    "tests/examples/test_examples.py": "polls a list, as a reviewer does",
+    "tests/runs/conftest.py": "polls a run, which sends no signal",
+    "tests/runs/test_races.py": "polls a run, which sends no signal",
+    "tests/runs/test_waking.py": "polls a run, which sends no signal",
+    "tests/faults/runs.py": "kills processes at random times",
+    "tests/soak/killing.py": "reports its progress periodically",
 }
 
 
@@ -68,7 +68,7 @@ def test_no_test_patches_the_code_it_tests() -> None:
     assert patched == []
 
 
-def test_tests_wait_on_signals() -> None:
+def test_tests_wait_for_signals_instead_of_sleeping() -> None:
     asleep = [
         f"{name_of(path)}:{call.lineno}"
         for path in TESTS
@@ -79,7 +79,7 @@ def test_tests_wait_on_signals() -> None:
 
 
 def test_no_thread_in_a_test_waits_without_a_timeout() -> None:
-    """Closing an event loop waits for its threads, and no test timeout ends that."""
+    """Closing an event loop waits for its threads, and a test timeout cannot interrupt that."""
     endless = [
         f"{name_of(path)}:{call.lineno}"
         for path in TESTS
@@ -90,7 +90,7 @@ def test_no_thread_in_a_test_waits_without_a_timeout() -> None:
     assert endless == []
 
 
-def test_a_tests_name_is_a_claim() -> None:
+def test_every_test_name_is_long_enough_to_state_a_claim() -> None:
     names = [
         f"{name_of(path)}: {node.name}"
         for path in TESTS
@@ -118,7 +118,7 @@ def tracked() -> list[tuple[str, str]]:
     return found
 
 
-def test_no_file_contains_a_path_of_the_developers_machine() -> None:
+def test_no_file_contains_a_path_from_the_developers_machine() -> None:
     nobodys = (Path("/"), Path(tempfile.gettempdir()))
     here = {f"{path}/" for path in (ROOT, ROOT.parent, Path.home()) if path not in nobodys}
     named = [

@@ -12,7 +12,7 @@ from tests.support.lanes import BOTH_DATABASES, FULL, Shard
 
 ROOT = Path(__file__).parents[2]
 SMALL = "tests/mutation"
-"""A folder with tests in both lanes that is collected quickly."""
+"""A folder that contains tests of both lanes and that pytest collects quickly."""
 _TEST = re.compile(r"^(?:async )?def (test_\w+)", re.MULTILINE)
 
 
@@ -56,7 +56,7 @@ def test_shards_are_disjoint_and_complete() -> None:
     assert all(any(map(shard.holds, names)) for shard in shards)
 
 
-def test_a_commit_count_chooses_a_shard() -> None:
+def test_a_commit_count_selects_a_shard() -> None:
     assert Shard.parse("1234/12") == Shard(10, 12)
 
 

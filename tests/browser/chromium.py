@@ -1,4 +1,4 @@
-"""Find a Chromium for the browser tests, or get one: `python -m tests.browser.chromium`."""
+"""Finds or installs a Chromium for the browser tests: `python -m tests.browser.chromium`."""
 
 import functools
 import os
@@ -28,7 +28,7 @@ NONE = (
 
 @functools.cache
 def executable() -> str | None:
-    """Return the Chromium on the PATH, else the one Playwright keeps, else None."""
+    """Return the path of a Chromium: from the PATH, or else Playwright's; None if neither exists."""
     return _on_path() or _from_playwright()
 
 
@@ -43,7 +43,7 @@ def _from_playwright() -> str | None:
 
 
 def install() -> str | None:
-    """Try the system's packages, then Playwright's download; each within its time."""
+    """Install a system package, or else download Playwright's Chromium; every command has a timeout."""
     if shutil.which("apt-get") and os.geteuid() == 0:
         _say("No Chromium on the PATH; installing the system's package with apt-get …")
         environment = {"DEBIAN_FRONTEND": "noninteractive"}

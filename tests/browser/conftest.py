@@ -1,4 +1,4 @@
-"""A real server, a real Chromium, people and agents: what the browser tests share."""
+"""Shared fixtures of the browser tests: a real server, a real Chromium, people and agents."""
 
 import asyncio
 import contextlib
@@ -12,26 +12,28 @@ import httpx2
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
-from assent.domain.access import Role
-from assent.settings import Settings
-from assent.store.transaction import Transaction
+from assent.core.access import Role
+from assent.db.transaction import Transaction
+from assent.kernel.settings import Settings
+from assent.people.store.people import People
+from assent.people.usecases.people import PeopleService
 from tests.browser.chromium import FLAGS, NONE, executable
 from tests.support.keys import key_reference
 from tests.support.nodes import prepared, running_node, server
 from tests.support.postgres import new_database
 
 PEOPLE = {"ann": {Role.REVIEWER}, "bea": {Role.REVIEWER}, "root": set(Role)}
-# A page on a busy machine may take its time; nothing is asserted about how long.
+# Pages can be slow on a busy machine, and no test asserts how fast they are.
 expect.set_options(timeout=30_000)
 on_one_database = pytest.mark.parametrize("kind", ["sqlite"], indirect=True, scope="package")
-"""For what looks at pages: how they look does not depend on where their data lie."""
+"""For tests about layout and scripts, which do not depend on the database."""
 UNDO_SECONDS = 60
-"""Long enough that no test on a busy machine comes too late to undo; others do without."""
+"""Long enough to undo on a busy machine; most tests use a server without an undo window."""
 
 
 @dataclass
 class World:
-    """A server with its data, seen from outside."""
+    """A server and its data, accessed over HTTP."""
 
     url: str
     settings: Settings
@@ -45,7 +47,7 @@ class World:
         return created
 
     def wait_for(self, breakpoint_id: str) -> dict[str, Any]:
-        """Wait as an agent does, until there is an answer."""
+        """Poll as an agent does until the breakpoint is no longer pending."""
         while True:
             answer = self._call("GET", f"/api/breakpoints/{breakpoint_id}/status?wait=30")
             seen: dict[str, Any] = answer.json()
@@ -53,7 +55,7 @@ class World:
                 return seen
 
     def status(self, breakpoint_id: str) -> dict[str, Any]:
-        """What the agent sees, without waiting."""
+        """Return the breakpoint as the agent sees it, without waiting."""
         seen: dict[str, Any] = self._call("GET", f"/api/breakpoints/{breakpoint_id}").json()
         return seen
 
@@ -65,17 +67,17 @@ class World:
         return httpx2.request(method, self.url + path, headers=headers, timeout=60, **options)
 
     def link(self, name: str) -> str:
-        """Make a one-time link on the data, as `assent user link` does beside a running server."""
+        """Create a one-time link directly in the data, as `assent user link` does while the server is running."""
 
         async def make() -> str:
             async with running_node(self.settings) as node:
 
                 def use_case(tx: Transaction) -> str:
-                    return node.assent.people.create_link(tx, tx.people.get_by_name(name).id, purpose="test")
+                    return node.assent[PeopleService].create_link(tx, tx[People].get_by_name(name).id, purpose="test")
 
                 return await node.assent.database.write(use_case)
 
-        # On a thread of its own: Playwright's loop runs in this one.
+        # In another thread, because Playwright's event loop occupies this one.
         with ThreadPoolExecutor(1) as thread:
             return f"{self.url}/sign-in/{thread.submit(asyncio.run, make()).result()}"
 
@@ -86,7 +88,7 @@ def _people(settings: Settings) -> None:
 
             def use_case(tx: Transaction) -> None:
                 for name, roles in PEOPLE.items():
-                    node.assent.people.create_person(tx, name, project="default", roles=frozenset(roles))
+                    node.assent[PeopleService].create_person(tx, name, project="default", roles=frozenset(roles))
 
             await node.assent.database.write(use_case)
 
@@ -95,13 +97,13 @@ def _people(settings: Settings) -> None:
 
 @contextlib.contextmanager
 def running(kind: str, folder: Path, url: str, *, undo_seconds: int) -> Iterator[World]:
-    """Start a server on fresh data, with an agent and the people."""
+    """Start a server with new data, an agent token and the people."""
     with contextlib.ExitStack() as stack:
         settings = Settings(data_dir=folder / "data", undo_seconds=undo_seconds)
         if kind == "postgresql":
             change = {"database_url": stack.enter_context(new_database(url)), "secret_keys": (key_reference(folder),)}
             settings = settings.model_copy(update=change)
-        # On a thread of its own: Playwright's loop runs in this one.
+        # In another thread, because Playwright's event loop occupies this one.
         with ThreadPoolExecutor(1) as thread:
             (agent,) = thread.submit(prepared, settings, "agent").result()
             thread.submit(_people, settings).result()
@@ -111,28 +113,28 @@ def running(kind: str, folder: Path, url: str, *, undo_seconds: int) -> Iterator
 
 @pytest.fixture(scope="package", params=["sqlite", "postgresql"])
 def kind(request: pytest.FixtureRequest) -> str:
-    """Everything that people do in a browser is shown on both databases."""
+    """Runs each test on both databases, unless it is marked `on_one_database`."""
     found: str = request.param
     return found
 
 
 @pytest.fixture(scope="module")
 def world(kind: str, postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A server whose answers count at once."""
+    """A server without an undo window, on which answers take effect immediately."""
     with running(kind, tmp_path_factory.mktemp("world"), postgres_url, undo_seconds=0) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def patient_world(kind: str, postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A server on which there is time to undo."""
+    """A server with an undo window."""
     with running(kind, tmp_path_factory.mktemp("patient"), postgres_url, undo_seconds=UNDO_SECONDS) as found:
         yield found
 
 
 @pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
-    """Closed before other tests start: no other event loop can run on this thread while Playwright's does."""
+    """Start Chromium; it is closed before tests in other packages, because Playwright's event loop blocks theirs."""
     path = executable()
     if path is None:
         pytest.fail(NONE)
@@ -147,7 +149,7 @@ Opener = Callable[..., BrowserContext]
 
 @pytest.fixture
 def opened(chromium: Browser) -> Iterator[Opener]:
-    """Open browsers that are closed after the test; without scripts unless asked."""
+    """Open browser contexts, by default without scripts, that are closed after the test."""
     contexts: list[BrowserContext] = []
 
     def open_context(*, scripts: bool = False, width: int = 1280, **options: Any) -> BrowserContext:
@@ -161,7 +163,7 @@ def opened(chromium: Browser) -> Iterator[Opener]:
 
 
 def signed_in_state(world: World, chromium: Browser, name: str) -> Any:
-    """Somebody's cookies after they signed in by a link."""
+    """Return a person's cookies after signing in with a link."""
     context = chromium.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(world.link(name))
@@ -183,7 +185,7 @@ def ann_state(states: dict[str, Any]) -> Any:
 
 @pytest.fixture
 def ann(opened: Opener, states: dict[str, Any]) -> Page:
-    """Ann at her desk, signed in, without scripts."""
+    """A page without scripts on which Ann is signed in."""
     return opened(storage_state=states["ann"]).new_page()
 
 
@@ -192,7 +194,7 @@ Desk = Callable[..., Page]
 
 @pytest.fixture
 def desk(opened: Opener, states: dict[str, Any]) -> Desk:
-    """Seat somebody at a browser with scripts; whatever goes wrong in them fails the test."""
+    """Open pages with scripts for a person who is signed in; errors in scripts fail the test."""
 
     def sit(name: str = "ann", **options: Any) -> Page:
         return watched(opened(scripts=True, storage_state=states[name], **options).new_page())
@@ -202,7 +204,7 @@ def desk(opened: Opener, states: dict[str, Any]) -> Desk:
 
 @pytest.fixture
 def patient_desk(opened: Opener, patient_world: World, chromium: Browser) -> Desk:
-    """The same where there is time to undo."""
+    """The same as `desk`, on the server with an undo window."""
 
     def sit(name: str = "ann", **options: Any) -> Page:
         state = signed_in_state(patient_world, chromium, name)
@@ -221,7 +223,7 @@ def watched(page: Page) -> Page:
 
 @pytest.fixture(scope="package")
 def background() -> Iterator[Callable[..., "Future[dict[str, Any]]"]]:
-    """Run what an agent does while a person is at the browser; whoever still waits at the end is left to the server."""
+    """Run an agent's calls while a person uses the browser; calls that are still waiting at the end are not awaited."""
     pool = ThreadPoolExecutor(8)
     yield pool.submit
     pool.shutdown(wait=False, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""A project as it looks after a month of work: people, agents, gates, rules, answers, and what waits now."""
+"""A realistic project after a month of use, with people, agents, gates, rules, answers and pending breakpoints."""
 
 import base64
 import random
@@ -8,15 +8,20 @@ import zlib
 from dataclasses import dataclass, replace
 from typing import Any
 
-from assent.clock import SystemClock
-from assent.domain.access import Role
-from assent.domain.preferences import read as read_preferences
-from assent.domain.routes_file import checked
-from assent.settings import Settings
-from assent.store.channels import StoredChannel
-from assent.store.deliveries import Attempt, Delivery
-from assent.store.routes import StoredRoute
-from assent.store.transaction import Transaction
+from assent.core.access import Role
+from assent.db.transaction import Transaction
+from assent.delivery.routes_file import checked
+from assent.delivery.store.channels import Channels, StoredChannel
+from assent.delivery.store.deliveries import Attempt, Deliveries, Delivery
+from assent.delivery.store.links import Links
+from assent.delivery.store.routes import Routes, StoredRoute
+from assent.delivery.usecases.links import LinkService
+from assent.kernel.clock import SystemClock
+from assent.kernel.settings import Settings
+from assent.people.preferences import read as read_preferences
+from assent.people.store.people import People
+from assent.people.store.preferences import PreferenceStore
+from assent.people.usecases.people import PeopleService
 from tests.browser.lifelike_triggers import triggered
 from tests.support.nodes import ManualClock, Node, running_node
 
@@ -108,7 +113,7 @@ FIGURES = (
 
 
 def _drawing() -> str:
-    """A small picture of bars, as a PNG."""
+    """Return a small bar chart as a PNG."""
     width, height, bars = 480, 160, (40, 62, 55, 90, 120, 84, 132, 110)
     lines = b"".join(
         b"\0"
@@ -232,27 +237,27 @@ RULES = (
 
 @dataclass
 class Lifelike:
-    """What the pictures need to find again."""
+    """IDs that the screenshots refer to."""
 
     agent: str
     admin: str
     ledger: str = ""
     ended: str = ""
     dead: str = ""
-    """A delivery that was given up."""
+    """A dead delivery."""
     chat: str = ""
-    """The id of the Slack channel."""
+    """The ID of the Slack channel."""
     offer: str = ""
-    """The secret of a link for somebody in Slack."""
+    """The secret in a URL that links a Slack user's account."""
     event: str = ""
-    """A red build that started a run."""
+    """The event of a failed build that started a run."""
     trigger: str = ""
     github: str = ""
-    """The id of the source."""
+    """The ID of the GitHub source."""
 
 
 async def seed(settings: Settings) -> Lifelike:
-    """Live through a month, up to now, over the HTTP API."""
+    """Simulate a month until now, mostly over the HTTP API."""
     folder = settings.process_folder
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "release.py").write_text(textwrap.dedent(RELEASE))
@@ -264,8 +269,8 @@ async def seed(settings: Settings) -> Lifelike:
         node.tokens["agent"] = await node.token("agent", name="shop agents")
         story = Lifelike(node.tokens["agent"], tokens["mia"])
         await _month(node, clock, tokens, until=now - 7 * HOUR * 1_000_000)
-        await _waiting(node, clock, tokens, story, now)
-        await node.assent.database.write(lambda tx: _delegated(tx, node, clock, story, now))
+        await _add_pending(node, clock, tokens, story, now)
+        await node.assent.database.write(lambda tx: _add_channels(tx, node, clock, story, now))
         await triggered(node, clock, story, now)
     return story
 
@@ -287,15 +292,15 @@ async def _people(node: Node) -> dict[str, str]:
     await _done(node, "POST", "/api/projects", await node.token("admin", name="set-up"), playground)
 
     def newcomer(tx: Transaction) -> None:
-        node.assent.people.create_person(tx, "nils", project="playground", roles=frozenset({Role.REVIEWER}))
+        node.assent[PeopleService].create_person(tx, "nils", project="playground", roles=frozenset({Role.REVIEWER}))
 
     await node.assent.database.write(newcomer)
     return tokens
 
 
 async def _month(node: Node, clock: ManualClock, tokens: dict[str, str], *, until: int) -> None:
-    """Weekdays busier than weekends; most answers within the hour; a few are rejected, a few come too late."""
-    chance = random.Random(6)  # the same month each time
+    """Create breakpoints at random intervals; most are approved within the hour, some are rejected and some expire."""
+    chance = random.Random(6)  # a fixed seed, so that every run creates the same month
     number = 100
     pause = 0.0
     while clock.now() + round((pause + 2 * HOUR) * 1_000_000) < until:
@@ -321,7 +326,7 @@ async def _month(node: Node, clock: ManualClock, tokens: dict[str, str], *, unti
         number += 1
 
 
-async def _waiting(node: Node, clock: ManualClock, tokens: dict[str, str], story: Lifelike, now: int) -> None:
+async def _add_pending(node: Node, clock: ManualClock, tokens: dict[str, str], story: Lifelike, now: int) -> None:
     def at(minutes: float) -> None:
         clock.at = max(clock.at, now - round(minutes * MINUTE * 1_000_000))
 
@@ -355,7 +360,7 @@ SECRETS = {
     "GITHUB_HOOK": "shh",
     "CI_HOOK": "whsec_YSBzZWNyZXQgb2YgMjQgYnl0ZXMgb3Igc28=",
 }
-"""What the server's environment holds, so that the channels can be made."""
+"""Environment variables of the server, with the secrets of the channels."""
 CHANNELS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("chat", "slack", {"token": "env:SLACK_TOKEN", "signingSecret": "env:SLACK_SIGNING", "room": "#releases"}),
     ("mail", "email", {"host": "smtp.shop.example", "from": "Assent <assent@shop.example>", "user": "assent",
@@ -374,33 +379,33 @@ ROUTES: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 
 
-def _delegated(tx: Transaction, node: Node, clock: ManualClock, story: Lifelike, now: int) -> None:
-    """Set up channels and routes, and tell of a few questions: some arrived, one was answered, one was given up."""
+def _add_channels(tx: Transaction, node: Node, clock: ManualClock, story: Lifelike, now: int) -> None:
+    """Create channels and routes, and deliveries in various states, including answered and dead."""
     ids = {name: tx.new_id("ch") for name, _, _ in CHANNELS}
     for name, kind, settings in CHANNELS:
-        tx.channels.add(StoredChannel(
+        tx[Channels].add(StoredChannel(
             id=ids[name], project="default", name=name, type=kind, settings=settings, created_by="person:mia",
             created_at=now - 20 * DAY * 1_000_000, updated_at=now - 20 * DAY * 1_000_000,
         ))  # fmt: skip
     for position, body in enumerate(ROUTES, start=1):
         made = checked(body, route_id=tx.new_id("rt"))
-        tx.routes.add(StoredRoute(id=made.id, project="default", position=position, route=made))
+        tx[Routes].add(StoredRoute(id=made.id, project="default", position=position, route=made))
     story.chat = ids["chat"]
-    _told(tx, clock, story, ids, now)
-    mia, jonas = tx.people.get_by_name("mia"), tx.people.get_by_name("jonas")
+    _add_deliveries(tx, clock, story, ids, now)
+    mia, jonas = tx[People].get_by_name("mia"), tx[People].get_by_name("jonas")
     for identity, person in (("T0SHOP:U0MIA7", mia), ("T0SHOP:U0JONAS", jonas)):
-        tx.links.link(ids["chat"], identity, person_id=person.id, by="person:mia", now=now - 9 * DAY * 1_000_000)
+        tx[Links].link(ids["chat"], identity, person_id=person.id, by="person:mia", now=now - 9 * DAY * 1_000_000)
     quiet = {"from": "21:30", "to": "07:00", "timezone": "Europe/Stockholm"}
-    tx.preferences.put(mia.id, read_preferences({"channels": ["mail"], "quiet": quiet}), now=now)
-    tx.channels.note_heard(ids["chat"], now - 12_000_000)
-    tx.channels.note_ok(ids["chat"], now - 3 * MINUTE * 1_000_000)
-    tx.channels.note_ok(ids["mail"], now - 40 * MINUTE * 1_000_000)
-    tx.channels.note_failed(ids["pager"], "pager.shop.example said 503.", now - 4 * MINUTE * 1_000_000)
+    tx[PreferenceStore].put(mia.id, read_preferences({"channels": ["mail"], "quiet": quiet}), now=now)
+    tx[Channels].note_heard(ids["chat"], now - 12_000_000)
+    tx[Channels].note_ok(ids["chat"], now - 3 * MINUTE * 1_000_000)
+    tx[Channels].note_ok(ids["mail"], now - 40 * MINUTE * 1_000_000)
+    tx[Channels].note_failed(ids["pager"], "pager.shop.example said 503.", now - 4 * MINUTE * 1_000_000)
     clock.at = now
-    story.offer = node.assent.links.offer(tx, ids["chat"], "T0SHOP:U0TOM", shown_as="Tom Okafor (@tom)")
+    story.offer = node.assent[LinkService].offer(tx, ids["chat"], "T0SHOP:U0TOM", shown_as="Tom Okafor (@tom)")
 
 
-def _told(tx: Transaction, clock: ManualClock, story: Lifelike, ids: dict[str, str], now: int) -> None:
+def _add_deliveries(tx: Transaction, clock: ManualClock, story: Lifelike, ids: dict[str, str], now: int) -> None:
     sent = (
         (story.ended, "chat", "place", 1, "ask", "answered", 400),
         (story.ended, "mail", "person:mia", 1, "ask", "superseded", 400),
@@ -416,15 +421,15 @@ def _told(tx: Transaction, clock: ManualClock, story: Lifelike, ids: dict[str, s
             recipient=recipient, seq=seq, type="created", state="pending", attempts=0, next_at=clock.at,
             last_error=None, created_at=clock.at, updated_at=clock.at, purpose=purpose,
         )  # fmt: skip
-        tx.deliveries.add(new, now=clock.at)
+        tx[Deliveries].add(new, now=clock.at)
         errors = {"dead": ["pager.shop.example said 503."] * 3, "pending": ["smtp.shop.example took too long."]}
         for n, error in enumerate([*errors.get(state, []), None][: 3 if state == "dead" else 1], start=1):
-            tx.deliveries.claim(replace(new, attempts=n - 1), worker="shop-1:4711", now=clock.at, lease=clock.at)
+            tx[Deliveries].claim(replace(new, attempts=n - 1), worker="shop-1:4711", now=clock.at, lease=clock.at)
             status = 503 if state == "dead" else None
-            tx.deliveries.finish_attempt(new.id, Attempt(n, clock.at, "", 86 + 211 * n, status, error))
+            tx[Deliveries].finish_attempt(new.id, Attempt(n, clock.at, "", 86 + 211 * n, status, error))
             later = now + 25 * MINUTE * 1_000_000 if state == "pending" else clock.at
             failed = replace(new, attempts=n, state="pending", last_error=error, next_at=later)
-            tx.deliveries.record(failed, now=clock.at)
+            tx[Deliveries].record(failed, now=clock.at)
             clock.at += 9_000_000
         if state != "pending":
             _end(tx, replace(new, state=state), clock.at)
@@ -435,15 +440,15 @@ def _told(tx: Transaction, clock: ManualClock, story: Lifelike, ids: dict[str, s
 def _end(tx: Transaction, ended: Delivery, at: int) -> None:
     (current,) = [
         each
-        for each in tx.deliveries.page("default", {"breakpoint_id": ended.breakpoint_id}, after="", limit=50)
+        for each in tx[Deliveries].page("default", {"breakpoint_id": ended.breakpoint_id}, after="", limit=50)
         if each.id == ended.id
     ]
     if ended.state == "dead":
-        tx.deliveries.give_up(current, error=current.last_error or "", now=at)
+        tx[Deliveries].give_up(current, error=current.last_error or "", now=at)
     elif ended.state == "superseded":
-        tx.deliveries.supersede(current, now=at)
+        tx[Deliveries].supersede(current, now=at)
     else:
-        tx.deliveries.claim(current, worker="shop-1:4711", now=at, lease=at)
-        tx.deliveries.record(replace(current, attempts=current.attempts + 1, state="sent"), now=at)
+        tx[Deliveries].claim(current, worker="shop-1:4711", now=at, lease=at)
+        tx[Deliveries].record(replace(current, attempts=current.attempts + 1, state="sent"), now=at)
         if ended.state == "answered":
-            tx.deliveries.answered(ended.id, now=at)
+            tx[Deliveries].answered(ended.id, now=at)

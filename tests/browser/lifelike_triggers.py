@@ -1,16 +1,21 @@
-"""What comes in from outside in that month: sources, triggers, events, and what they started."""
+"""The triggers of the realistic project: sources, triggers, events and the runs they started."""
 
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-from assent.domain.access import Kind, Principal, Role
-from assent.domain.trigger_events import Arrived, Trust
-from assent.domain.triggers import FiringState
-from assent.services.receiving import receive
-from assent.services.ticking import first_tick
-from assent.store.sources import StoredSource
-from assent.store.transaction import Transaction
+from assent.core.access import Kind, Principal, Role
+from assent.db.transaction import Transaction
+from assent.triggers.event import Arrived, Trust
+from assent.triggers.model import FiringState
+from assent.triggers.store.events import TriggerEvents
+from assent.triggers.store.firings import Firings
+from assent.triggers.store.sources import Sources, StoredSource
+from assent.triggers.store.triggers import Triggers
+from assent.triggers.usecases.dispatch import TriggeringService
+from assent.triggers.usecases.ingest import receive
+from assent.triggers.usecases.scheduler import first_tick
+from assent.triggers.usecases.triggers import TriggerService
 from tests.support.nodes import ManualClock, Node
 
 MINUTE = 60_000_000
@@ -49,7 +54,7 @@ async def triggered(node: Node, clock: ManualClock, story: Story, now: int) -> N
 
     def write(tx: Transaction) -> None:
         for body in TRIGGERS:
-            node.assent.triggers.create(tx, body, by=mia)
+            node.assent[TriggerService].create(tx, body, by=mia)
 
     clock.at = now - 8 * DAY
     await node.assent.database.write(write)
@@ -57,7 +62,7 @@ async def triggered(node: Node, clock: ManualClock, story: Story, now: int) -> N
     for minutes, name, arrived in _events(now):
         clock.at = now - round(minutes * MINUTE)
         kept = await node.assent.database.write(partial(receive, source=sources[name], arrived=[arrived]))
-        while await node.assent.database.write(node.assent.triggering.advance_due):
+        while await node.assent.database.write(node.assent[TriggeringService].advance_due):
             pass
         if arrived.key == "red-1":
             story.event = kept[0].id
@@ -74,7 +79,7 @@ def _sources(tx: Transaction, now: int) -> dict[str, StoredSource]:
             id=source_id, project="default", name=name, kind=kind, settings=settings, created_by="person:mia",
             created_at=now - 9 * DAY, updated_at=now - 9 * DAY, next_at=first,
         )  # fmt: skip
-        tx.sources.add(made[name])
+        tx[Sources].add(made[name])
     return made
 
 
@@ -121,11 +126,11 @@ def _events(now: int) -> list[tuple[float, str, Arrived]]:
 
 
 def _after(tx: Transaction, story: Story, sources: dict[str, StoredSource], now: int) -> None:
-    """Say what workers would have done, what was refused, and what could not be started."""
-    story.trigger = tx.triggers.get("fix-red-main", project="default").id
-    tx.sources.note_refused(sources["github"].id, "The signature is wrong.", now - 3 * HOUR)
-    tx.sources.alarmed(sources["ci-nightly"].id, alarm_id=None, silent_at=now - HOUR)
-    for event in tx.trigger_events.page("default", {"type": "github.issues.opened"}, before=None, limit=5):
-        for firing in tx.firings.of_event(event.id):
+    """Record what background jobs would have recorded: a rejected event, a silent source and dead firings."""
+    story.trigger = tx[Triggers].get("fix-red-main", project="default").id
+    tx[Sources].note_refused(sources["github"].id, "The signature is wrong.", now - 3 * HOUR)
+    tx[Sources].alarmed(sources["ci-nightly"].id, alarm_id=None, silent_at=now - HOUR)
+    for event in tx[TriggerEvents].page("default", {"type": "github.issues.opened"}, before=None, limit=5):
+        for firing in tx[Firings].of_event(event.id):
             why = "This server knows no process called triage; it was tried 6 times."
-            tx.firings.save(replace(firing, state=FiringState.DEAD, because=None, error=why, attempts=6, next_at=None))
+            tx[Firings].save(replace(firing, state=FiringState.DEAD, because=None, error=why, attempts=6, next_at=None))

@@ -1,4 +1,4 @@
-"""Pictures of every page, light, dark and on a phone: `python -m tests.browser.screenshots [--out FOLDER]`."""
+"""Takes screenshots of every page (light, dark and phone): `python -m tests.browser.screenshots [--out FOLDER]`."""
 
 import argparse
 import asyncio
@@ -14,8 +14,8 @@ from typing import Any
 import httpx2
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from assent.app import migrate
-from assent.settings import Settings
+from assent.installation import migrate
+from assent.kernel.settings import Settings
 from tests.browser.chromium import FLAGS, NONE, executable
 from tests.browser.conftest import World, signed_in_state
 from tests.browser.lifelike import SECRETS, Lifelike, seed
@@ -34,7 +34,7 @@ README = {"inbox.png": "light/release.png", "metrics-dark.png": "dark/metrics.pn
 
 @dataclass
 class Scene:
-    """A page on its way to being seen."""
+    """A page to take a screenshot of, and the data that it shows."""
 
     page: Page
     world: World
@@ -45,7 +45,7 @@ class Scene:
         self.page.goto(self.world.url + path)
 
     def waiting(self, title: str) -> None:
-        """Open one that waits, by its title."""
+        """Open a pending breakpoint by its title."""
         self.go("/")
         address = self.page.locator("#rows .title", has_text=title).first.get_attribute("href")
         self.go(address or "/")
@@ -169,7 +169,7 @@ def _run(scene: Scene) -> None:
 
 
 def _about(path: str) -> Callable[[Scene], None]:
-    """Open a page whose address names something of the story: `{chat}`, `{dead}`, `{offer}`, `{ledger}`."""
+    """Open a page whose path contains an ID from the story, such as `{chat}` or `{dead}`."""
     return lambda scene: scene.go(path.format(**vars(scene.story)))
 
 
@@ -229,11 +229,11 @@ IN_VIEW = {
     "tool-call", "options", "form", "confirm", "confirm-typed", "bulk", "toast", "undone", "help", "palette",
     "empty-inbox",
 }  # fmt: skip
-"""Where what scrolls is a pane, or something lies on top: what a person sees at once."""
+"""Screenshots of only the visible part, because a pane scrolls instead of the page or an overlay covers it."""
 
 
 def started(world: World, admin: str) -> str:
-    """Start two runs as a person does over the API; return the one that comes to wait."""
+    """Start two runs over the API; return the one that waits for an answer."""
     headers = {"authorization": f"Bearer {admin}"}
     found = ""
     for process, inputs in (("nightly-tidy", {"days": 30}), ("release", {"version": "4.12"})):
@@ -280,7 +280,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as kept, ThreadPoolExecutor(1) as thread:
         settings = Settings(data_dir=Path(kept) / "data", undo_seconds=UNDO_SECONDS)
         migrate(settings)
-        # On a thread of its own: Playwright's loop runs in this one.
+        # In another thread, because Playwright's event loop occupies this one.
         story = thread.submit(asyncio.run, seed(settings)).result()
         log = Path(kept) / "server.log"
         with (

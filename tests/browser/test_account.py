@@ -1,4 +1,4 @@
-"""What people set on their account page, in a real browser: the theme, the time zone, and how names are shown."""
+"""Preferences in a real browser (theme and time zone), copy buttons and name fields."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ LIGHT, DARK = "rgb(255, 255, 255)", "rgb(23, 23, 26)"
 
 @pytest.fixture
 def root(desk: Desk, world: World) -> Iterator[Page]:
-    """A person in New York with a light system; their preferences are taken back after the test."""
+    """A person in New York with a light system theme; the preferences are reset after the test."""
     page = desk("root", timezone_id="America/New_York", color_scheme="light")
     page.goto(f"{world.url}/account")
     yield page
@@ -30,7 +30,7 @@ def choose(page: Page, world: World, *, theme: str, zone: str) -> None:
     page.get_by_text("Display preferences saved.").wait_for()
 
 
-def test_the_chosen_theme_wins_over_the_theme_of_the_system(root: Page, world: World) -> None:
+def test_the_chosen_theme_overrides_the_system_theme(root: Page, world: World) -> None:
     assert root.evaluate(BACKGROUND) == LIGHT
     choose(root, world, theme="Dark", zone="")
     root.goto(world.url)
@@ -43,7 +43,7 @@ def test_the_chosen_theme_wins_over_the_theme_of_the_system(root: Page, world: W
     assert root.evaluate(BACKGROUND) == DARK
 
 
-def test_times_are_in_the_zone_of_the_browser_unless_the_account_has_one(root: Page, world: World) -> None:
+def test_times_use_the_browsers_time_zone_unless_the_account_has_one(root: Page, world: World) -> None:
     root.goto(f"{world.url}/breakpoints/{world.create()['id']}")
     exact, age = root.locator("time[data-shows=exact]").first, root.locator(".lead .from time")
     new_york = re.compile(r"E[SD]T$")
@@ -58,7 +58,7 @@ def test_times_are_in_the_zone_of_the_browser_unless_the_account_has_one(root: P
     expect(age).to_have_attribute("title", tokyo)
 
 
-def test_a_copy_button_copies_what_is_shown_and_says_so(desk: Desk, world: World) -> None:
+def test_a_copy_button_copies_the_displayed_text_and_announces_it(desk: Desk, world: World) -> None:
     page = desk("ann", permissions=["clipboard-read", "clipboard-write"])
     created = world.create()["id"]
     page.goto(f"{world.url}/breakpoints/{created}")
@@ -70,7 +70,7 @@ def test_a_copy_button_copies_what_is_shown_and_says_so(desk: Desk, world: World
     assert page.evaluate("navigator.clipboard.readText()") == page.locator(".digest").text_content()
 
 
-def test_a_copy_button_works_where_the_browser_gives_no_clipboard_to_pages(desk: Desk, world: World) -> None:
+def test_a_copy_button_works_without_the_clipboard_api(desk: Desk, world: World) -> None:
     page = desk("ann")
     page.add_init_script("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
     page.goto(f"{world.url}/breakpoints/{world.create()['id']}")
@@ -80,13 +80,13 @@ def test_a_copy_button_works_where_the_browser_gives_no_clipboard_to_pages(desk:
     assert page.evaluate("window.taken") == page.locator(".copyable code").first.text_content()
 
 
-def test_without_scripts_there_are_no_copy_buttons(ann: Page, world: World) -> None:
+def test_copy_buttons_are_hidden_without_scripts(ann: Page, world: World) -> None:
     ann.goto(f"{world.url}/breakpoints/{world.create()['id']}")
     assert ann.locator("[data-copy]").count() > 2
     assert ann.locator("[data-copy]:visible").count() == 0
 
 
-def test_a_suggested_member_moves_into_the_list_at_once(desk: Desk, world: World) -> None:
+def test_a_suggested_member_is_added_to_the_list_immediately(desk: Desk, world: World) -> None:
     page = desk("root")
     page.goto(f"{world.url}/admin/groups")
     members, add = page.get_by_label("Members"), page.get_by_label("Add a member (optional)")

@@ -1,12 +1,12 @@
-"""Administration in a real browser: people, tokens, the audit; one's own account."""
+"""The admin pages in a real browser: people, tokens and the audit log."""
 
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.accessibility import assert_accessible
 from tests.browser.conftest import Opener, World, on_one_database
-from tests.browser.everybody import fits_everybody
 
 PATHS = (
     "/admin/people", "/admin/people/ann", "/admin/people/ann/close", "/admin/groups", "/admin/tokens",
@@ -16,12 +16,12 @@ PATHS = (
 
 @pytest.fixture
 def root(opened: Opener, states: dict[str, Any]) -> Page:
-    """Somebody with every role, without scripts."""
+    """A page without scripts for a person who has every role."""
     return opened(storage_state=states["root"]).new_page()
 
 
 @pytest.mark.parametrize("scripts", [False, True])
-def test_an_invited_person_sets_a_password_and_comes_back_with_it(
+def test_an_invited_person_can_set_a_password_and_sign_in_with_it(
     world: World, root: Page, opened: Opener, *, scripts: bool
 ) -> None:
     name = f"ivy-{scripts}".lower()
@@ -36,7 +36,7 @@ def test_an_invited_person_sets_a_password_and_comes_back_with_it(
         ivy.goto(world.url + path)
         expect(ivy.get_by_role("heading", level=1)).to_have_text("Set a password")
     if scripts:
-        fits_everybody(ivy, "set a password")
+        assert_accessible(ivy, "set a password")
     ivy.get_by_label("New password").fill("a long enough password")
     ivy.get_by_label("Confirm password").fill("a long enough password")
     ivy.get_by_role("button", name="Set password").click()
@@ -50,7 +50,7 @@ def test_an_invited_person_sets_a_password_and_comes_back_with_it(
     expect(again).to_have_url(f"{world.url}/")
 
 
-def test_somebody_is_invited_comes_in_and_is_shut_out(world: World, root: Page, opened: Opener) -> None:
+def test_closing_an_invited_persons_account_signs_them_out(world: World, root: Page, opened: Opener) -> None:
     root.goto(f"{world.url}/admin/people")
     root.get_by_label("Name", exact=True).fill("zoe")
     root.get_by_label("Full name (optional)").fill("Zoe Z.")
@@ -68,12 +68,12 @@ def test_somebody_is_invited_comes_in_and_is_shut_out(world: World, root: Page, 
     root.get_by_role("link", name="Close account…").click()
     root.get_by_role("button", name="Close account").click()
     expect(root.locator(".notice")).to_contain_text("Account closed.")
-    zoe.wait_for_timeout(1_100)  # a session is looked up again after a second
+    zoe.wait_for_timeout(1_100)  # sessions are cached for a second
     zoe.goto(f"{world.url}/account")
     expect(zoe.get_by_role("heading", level=1)).to_have_text("Sign in")
 
 
-def test_a_token_is_made_shown_once_and_revoked(world: World, root: Page) -> None:
+def test_a_token_is_shown_once_and_can_be_revoked(world: World, root: Page) -> None:
     root.goto(f"{world.url}/admin/tokens")
     root.get_by_label("Name", exact=True).fill("nightly build")
     root.get_by_label("Gates (optional)").fill("deploy.*")
@@ -87,7 +87,7 @@ def test_a_token_is_made_shown_once_and_revoked(world: World, root: Page) -> Non
     expect(root.locator(".notice")).to_contain_text("Token revoked.")
 
 
-def test_an_auditor_verifies_and_takes_everything_along(world: World, opened: Opener, states: dict[str, Any]) -> None:
+def test_an_auditor_can_verify_and_export_the_audit_log(world: World, opened: Opener, states: dict[str, Any]) -> None:
     created = world.create(title="For the auditor")
     page = opened(scripts=True, storage_state=states["root"]).new_page()
     page.goto(f"{world.url}/admin/audit?type=created")
@@ -101,9 +101,9 @@ def test_an_auditor_verifies_and_takes_everything_along(world: World, opened: Op
 
 
 @on_one_database
-def test_axe_finds_nothing_and_nothing_scrolls_sideways(world: World, opened: Opener, states: dict[str, Any]) -> None:
+def test_pages_pass_axe_and_do_not_scroll_sideways(world: World, opened: Opener, states: dict[str, Any]) -> None:
     page = opened(scripts=True, storage_state=states["root"]).new_page()
     world.create(title="averylongwordwithoutanyplacetobreakit" * 6)
     for path in PATHS:
         page.goto(world.url + path)
-        fits_everybody(page, path)
+        assert_accessible(page, path)

@@ -1,4 +1,4 @@
-"""Scanners open what people are sent: whatever they follow, run or submit, nothing is decided by it."""
+"""Scanners that open the links in messages, run scripts and submit forms never decide anything."""
 
 import asyncio
 import re
@@ -12,11 +12,13 @@ import httpx2
 import pytest
 from playwright.sync_api import Error, Page
 
-from assent.domain.access import Role
-from assent.settings import Settings
-from assent.store.transaction import Transaction
+from assent.core.access import Role
+from assent.db.transaction import Transaction
+from assent.kernel.settings import Settings
+from assent.people.store.people import People
+from assent.people.usecases.people import PeopleService
 from tests.browser.conftest import Opener, World
-from tests.services.delegating import channel, route
+from tests.delivery.usecases.delegating import channel, route
 from tests.support.jira import TOKEN, USER, Jira, jira_server
 from tests.support.mail import MailServer, mail_server
 from tests.support.nodes import prepared, running_node, server
@@ -29,8 +31,8 @@ METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
 
 
 @dataclass
-class Told:
-    """A server that has told three channels of a question, and what they were sent."""
+class Notified:
+    """A server that has sent a breakpoint to three channels, and the links in those messages."""
 
     world: World
     receiver: Receiver
@@ -40,30 +42,37 @@ class Told:
     links: set[str] = field(default_factory=set[str])
 
 
-async def _set_up(settings: Settings, told: Told) -> None:
+async def _set_up(settings: Settings, notified: Notified) -> None:
     async with running_node(settings) as node:
 
         def use_case(tx: Transaction) -> None:
-            made = node.assent.people.create_person(tx, "ann", project="default", roles=frozenset({Role.REVIEWER}))
-            tx.people.save(replace(made, email="ann@example.test"))
+            made = node.assent[PeopleService].create_person(
+                tx, "ann", project="default", roles=frozenset({Role.REVIEWER})
+            )
+            tx[People].save(replace(made, email="ann@example.test"))
 
         await node.assent.database.write(use_case)
-        hook = {"url": told.receiver.url("/hook"), "secrets": ["env:HOOK_SECRET"], "answersAs": "ann"}
+        hook = {"url": notified.receiver.url("/hook"), "secrets": ["env:HOOK_SECRET"], "answersAs": "ann"}
         await channel(node, "hook", "webhook", **hook)
-        letters: dict[str, Any] = {"host": "127.0.0.1", "port": told.mail.port, "tls": "none", "from": "a@example.test"}
+        letters: dict[str, Any] = {
+            "host": "127.0.0.1",
+            "port": notified.mail.port,
+            "tls": "none",
+            "from": "a@example.test",
+        }
         await channel(node, "mail", "email", **letters)
-        tickets: dict[str, Any] = {"url": told.jira.url, "project": "OPS", "user": USER, "token": "env:JIRA_TOKEN"}
+        tickets: dict[str, Any] = {"url": notified.jira.url, "project": "OPS", "user": USER, "token": "env:JIRA_TOKEN"}
         await channel(node, "jira", **tickets, issueType="Task", pollSeconds=0)
         await route(node, "hook", "mail", "jira", to=["person:ann"])
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Iterator[Told]:
+def notified(tmp_path: Path) -> Iterator[Notified]:
     settings = Settings(data_dir=tmp_path / "data", undo_seconds=0)
     environment = {"HOOK_SECRET": SECRET, "JIRA_TOKEN": TOKEN, "outbound_allow": "127.0.0.0/8"}
     with receiving() as receiver, mail_server() as mail, jira_server() as jira:
-        found = Told(World("", settings, ""), receiver, mail, jira)
-        # On a thread of its own: Playwright's loop runs in this one.
+        found = Notified(World("", settings, ""), receiver, mail, jira)
+        # In another thread, because Playwright's event loop occupies this one.
         with ThreadPoolExecutor(1) as thread:
             (agent,) = thread.submit(prepared, settings, "agent").result()
             thread.submit(asyncio.run, _set_up(settings, found)).result()
@@ -79,28 +88,28 @@ def told(tmp_path: Path) -> Iterator[Told]:
             yield found
 
 
-def test_whoever_follows_every_link_decides_nothing(told: Told, opened: Opener) -> None:
-    assert any("/breakpoints/" in each for each in told.links)
-    assert any("/callbacks/" in each for each in told.links)
+def test_a_crawler_that_follows_every_link_decides_nothing(notified: Notified, opened: Opener) -> None:
+    assert any("/breakpoints/" in each for each in notified.links)
+    assert any("/callbacks/" in each for each in notified.links)
     page = opened(scripts=True).new_page()
     seen: set[str] = set()
-    waiting = [(each, 0) for each in sorted(told.links)]
+    waiting = [(each, 0) for each in sorted(notified.links)]
     while waiting and len(seen) < MOST_PAGES:
         url, depth = waiting.pop(0)
-        if url in seen or not url.startswith(told.world.url):
+        if url in seen or not url.startswith(notified.world.url):
             continue
         seen.add(url)
         waiting += [(each, depth + 1) for each in _visit(page, url) if depth < DEEPEST]
         for method in METHODS:
-            body = {"approved": True, "release": True, "breakpointId": told.breakpoint_id}
+            body = {"approved": True, "release": True, "breakpointId": notified.breakpoint_id}
             httpx2.request(method, url, json=body if method not in {"GET", "HEAD"} else None, timeout=60)
     assert len(seen) > 2
-    status = told.world.status(told.breakpoint_id)
+    status = notified.world.status(notified.breakpoint_id)
     assert (status["status"], status.get("feedback", [])) == ("waiting", [])
 
 
 def _visit(page: Page, url: str) -> list[str]:
-    """Open a page, let its scripts run, submit every form of it, and return where its links lead."""
+    """Open a page, run its scripts, submit each of its forms, and return the targets of its links."""
     found: list[str] = []
     try:
         page.goto(url, wait_until="networkidle")
@@ -110,7 +119,7 @@ def _visit(page: Page, url: str) -> list[str]:
             page.locator("form").nth(index).evaluate(_SUBMIT)
             page.wait_for_load_state("networkidle")
     except Error:
-        pass  # a download, or nothing a browser shows
+        pass  # a download, or a response that browsers do not display
     return found
 
 

@@ -1,4 +1,4 @@
-"""Where the cursor goes after a decision, what stays in view, and menus that do not get in the way."""
+"""The position of the cursor after a decision, scrolling, menus, and the editors of arguments."""
 
 import re
 from typing import Any
@@ -31,7 +31,7 @@ def headline(page: Page) -> Any:
     return page.locator("#headline")
 
 
-def test_after_a_decision_the_next_row_opens_and_not_the_first(world: World, desk: Desk, tag: str) -> None:
+def test_a_decision_opens_the_next_row_instead_of_the_first(world: World, desk: Desk, tag: str) -> None:
     risky = {"question": "Deploy?", "risk": "high", "breakpointId": "deploy.prod"}
     first = world.create(title="Row 0", tags=[tag], ttlSeconds=3600, payload=risky)
     made = [world.create(title=f"Row {n}", tags=[tag], ttlSeconds=3600 + n) for n in range(1, 6)]
@@ -44,7 +44,7 @@ def test_after_a_decision_the_next_row_opens_and_not_the_first(world: World, des
     expect(headline(page)).to_have_text("Row 5")
     expect(page.locator(".row.here .title")).to_have_text("Row 5")
     approve(page)
-    # Below the last one there is nothing: the list begins again, and the key is not armed on a high-risk item.
+    # After the last row, the list continues at the top, where the first key press must not act on a high-risk item.
     expect(headline(page)).to_have_text("Row 0")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -56,14 +56,14 @@ def test_after_a_decision_the_next_row_opens_and_not_the_first(world: World, des
     expect(page.get_by_label("Type the gate name to approve")).to_be_visible()
 
 
-def test_the_row_of_an_opened_breakpoint_is_in_view(world: World, desk: Desk, tag: str) -> None:
+def test_the_row_of_the_open_breakpoint_is_scrolled_into_view(world: World, desk: Desk, tag: str) -> None:
     made = [world.create(title=f"Row {n:02}", tags=[tag], ttlSeconds=3600 + n) for n in range(40)]
     page = desk()
     at(page, world, f"/breakpoints/{made[35]['id']}?tag={tag}")
     expect(page.locator(".row", has_text="Row 35")).to_be_in_viewport()
 
 
-def test_one_menu_closes_the_other_and_escape_closes_it(world: World, desk: Desk, tag: str) -> None:
+def test_opening_a_menu_closes_the_other_and_escape_closes_it(world: World, desk: Desk, tag: str) -> None:
     made = world.create(title="Menus", tags=[tag])
     page = desk()
     at(page, world, f"/breakpoints/{made['id']}?tag={tag}")
@@ -90,7 +90,7 @@ def test_on_a_phone_always_approve_is_far_from_approve(world: World, desk: Desk,
     assert lower["y"] - (upper["y"] + upper["height"]) >= 120
 
 
-def test_a_search_without_results_says_what_is_pending(world: World, desk: Desk, tag: str) -> None:
+def test_a_search_without_results_shows_the_number_of_pending_breakpoints(world: World, desk: Desk, tag: str) -> None:
     world.create(title="Behind the search", tags=[tag])
     page = desk()
     at(page, world, "/?q=zebra-in-the-mist")
@@ -100,7 +100,7 @@ def test_a_search_without_results_says_what_is_pending(world: World, desk: Desk,
     expect(page.locator("#detail")).not_to_contain_text("All clear")
 
 
-def test_editors_have_the_type_of_their_value(world: World, desk: Desk, tag: str) -> None:
+def test_argument_editors_match_the_type_of_the_value(world: World, desk: Desk, tag: str) -> None:
     arguments = {"command": "make deploy", "replicas": 3, "force": False, "hosts": ["a"]}
     payload = {"question": "Go?", "arguments": arguments, "editable": [*arguments]}
     made = world.create(tags=[tag], payload=payload)

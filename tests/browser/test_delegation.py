@@ -1,4 +1,4 @@
-"""Delegation in a real browser: a channel and a route by their forms, what became of a question, and who is who."""
+"""Channels, routes, deliveries and linked accounts in a real browser."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 import pytest
 from playwright.sync_api import Page, expect
 
-from assent.channels.registry import KINDS
-from assent.store.channels import StoredChannel
-from assent.store.transaction import Transaction
+from assent.db.transaction import Transaction
+from assent.delivery.channels.registry import KINDS
+from assent.delivery.store.channels import Channels, StoredChannel
+from assent.delivery.usecases.links import LinkService
+from tests.browser.accessibility import assert_accessible
 from tests.browser.conftest import Opener, World, on_one_database
-from tests.browser.everybody import fits_everybody
 from tests.support.nodes import Node, running_node
 
 LONG = "averylongwordwithoutanyplacetobreakit" * 6
@@ -21,12 +22,15 @@ Made = TypeVar("Made")
 
 @pytest.fixture
 def root(opened: Opener, states: dict[str, Any]) -> Page:
-    """Somebody with every role, without scripts."""
+    """A page without scripts for a person who has every role."""
     return opened(storage_state=states["root"]).new_page()
 
 
-def beside(world: World, work: Callable[[Node], Awaitable[Made]]) -> Made:
-    """Do something on the data beside the running server, on a thread of its own: Playwright's loop is in this one."""
+def run_on_node(world: World, work: Callable[[Node], Awaitable[Made]]) -> Made:
+    """Run `work` on the server's data from a second node.
+
+    It runs in another thread because Playwright's event loop occupies this one.
+    """
 
     async def run() -> Made:
         async with running_node(world.settings) as node:
@@ -57,7 +61,7 @@ def write(root: Page, world: World, channel: str, pattern: str) -> None:
 
 
 def remove(root: Page, world: World, channel: str) -> None:
-    """Leave nothing behind that would tell of other tests' questions."""
+    """Remove the channel and its route, so that they do not notify about breakpoints in other tests."""
     root.goto(f"{world.url}/admin/routes")
     root.locator("tr", has_text=channel).get_by_role("link").first.click()
     root.get_by_role("link", name="Remove…").click()
@@ -69,7 +73,7 @@ def remove(root: Page, world: World, channel: str) -> None:
     expect(root.locator(".notice")).to_contain_text("Removed.")
 
 
-def test_a_channel_is_set_up_tried_and_told_of_by_a_route(world: World, root: Page) -> None:
+def test_a_new_channel_receives_notifications_through_a_route(world: World, root: Page) -> None:
     set_up(root, world, "letters")
     root.get_by_role("button", name="Check settings").click()
     expect(root.get_by_role("alert")).to_contain_text("Test failed.")
@@ -91,8 +95,8 @@ def test_a_channel_is_set_up_tried_and_told_of_by_a_route(world: World, root: Pa
     remove(root, world, "letters")
 
 
-def test_somebody_on_a_channel_becomes_somebody_here(world: World, opened: Opener, states: dict[str, Any]) -> None:
-    offered = beside(world, _offered)
+def test_a_channel_identity_can_be_linked_to_an_account(world: World, opened: Opener, states: dict[str, Any]) -> None:
+    offered = run_on_node(world, _offer_link)
     stranger = opened().new_page()
     stranger.goto(world.url + offered)
     expect(stranger.get_by_role("heading", level=1)).to_have_text("Sign in")
@@ -109,22 +113,22 @@ def test_somebody_on_a_channel_becomes_somebody_here(world: World, opened: Opene
     expect(ann.locator("#links")).not_to_contain_text("T9:U9")
 
 
-async def _offered(node: Node) -> str:
+async def _offer_link(node: Node) -> str:
     def use_case(tx: Transaction) -> str:
-        found = tx.channels.by_name("default", "offering")
+        found = tx[Channels].by_name("default", "offering")
         if found is None:
             settings = {"token": "env:NOT_SET"}
             found = StoredChannel(
                 id=tx.new_id("ch"), project="default", name="offering", type="slack", settings=settings
             )
-            tx.channels.add(found)
-        return f"/link/{node.assent.links.offer(tx, found.id, 'T9:U9', shown_as='Ann ' + LONG)}"
+            tx[Channels].add(found)
+        return f"/link/{node.assent[LinkService].offer(tx, found.id, 'T9:U9', shown_as='Ann ' + LONG)}"
 
     return await node.assent.database.write(use_case)
 
 
 @on_one_database
-def test_axe_finds_nothing_and_nothing_scrolls_sideways(
+def test_pages_pass_axe_and_do_not_scroll_sideways(
     world: World, opened: Opener, root: Page, states: dict[str, Any]
 ) -> None:
     name = "seen"
@@ -137,7 +141,7 @@ def test_axe_finds_nothing_and_nothing_scrolls_sideways(
     paths = [
         "/deliveries", f"/deliveries?breakpoint={created['id']}", "/deliveries?state=dead&channel=callback",
         "/admin/channels", channel, f"{channel}/remove", "/admin/routes", "/admin/routes/new",
-        f"/admin/routes/try?gate=looked.at.{LONG}"[:200], "/account", beside(world, _offered),
+        f"/admin/routes/try?gate=looked.at.{LONG}"[:200], "/account", run_on_node(world, _offer_link),
         *(f"/admin/channels/new?type={kind}" for kind in sorted(KINDS)),
     ]  # fmt: skip
     page = opened(scripts=True, storage_state=states["root"]).new_page()
@@ -147,5 +151,5 @@ def test_axe_finds_nothing_and_nothing_scrolls_sideways(
     paths.append(page.locator("td code").first.locator("..").get_attribute("href") or "")
     for path in paths:
         page.goto(world.url + path)
-        fits_everybody(page, path)
+        assert_accessible(page, path)
     remove(root, world, name)

@@ -1,4 +1,4 @@
-"""A live refresh that is dropped, fails or gets lost is asked for again, and the page does not say Live until then."""
+"""A live refresh that is lost, aborted or fails is retried, and until then the page does not show “Live”."""
 
 import re
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def region(request: Request) -> str:
 
 
 def fail_next(page: Page, wanted: str, fault: Fault, *, times: int = 1) -> list[Route]:
-    """Let the next refreshes of a region fail, and only those."""
+    """Make only the next refreshes of a region fail."""
     met: list[Route] = []
 
     def handle(route: Route) -> None:
@@ -55,7 +55,7 @@ def at_list(page: Page, world: World, path: str) -> None:
 
 
 @FAULTS
-def test_a_dropped_refresh_of_the_list_is_asked_for_again(world: World, desk: Desk, tag: str, fault: Fault) -> None:
+def test_a_failed_refresh_of_the_list_is_retried(world: World, desk: Desk, tag: str, fault: Fault) -> None:
     page = desk()
     at_list(page, world, f"/?tag={tag}")
     tab = page.locator("#tabs a[aria-current] .count")
@@ -72,7 +72,7 @@ def test_a_dropped_refresh_of_the_list_is_asked_for_again(world: World, desk: De
 
 
 @FAULTS
-def test_a_dropped_refresh_of_the_detail_is_asked_for_again(world: World, desk: Desk, tag: str, fault: Fault) -> None:
+def test_a_failed_refresh_of_the_detail_is_retried(world: World, desk: Desk, tag: str, fault: Fault) -> None:
     made = world.create(title="Read closely", tags=[tag])
     page = desk()
     at_list(page, world, f"/breakpoints/{made['id']}?tag={tag}")
@@ -84,7 +84,7 @@ def test_a_dropped_refresh_of_the_detail_is_asked_for_again(world: World, desk: 
     assert len(met) == 1
 
 
-def test_a_refresh_that_an_open_menu_held_up_follows_when_it_is_closed(world: World, desk: Desk, tag: str) -> None:
+def test_a_refresh_delayed_by_an_open_menu_runs_when_it_closes(world: World, desk: Desk, tag: str) -> None:
     made = world.create(title="Read closely", tags=[tag])
     page = desk()
     at_list(page, world, f"/breakpoints/{made['id']}?tag={tag}")

@@ -1,4 +1,4 @@
-"""A project without breakpoints: a guide with snippets that work as they are, and the first request arriving live."""
+"""The inbox of a project without breakpoints: a guide with working snippets, until the first request arrives live."""
 
 import os
 import shutil
@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.browser.accessibility import DESK, PHONE, assert_accessible
 from tests.browser.conftest import Opener, World, running, signed_in_state, watched
-from tests.browser.everybody import DESK, PHONE, fits_everybody
 
 SNIPPETS = ("environment", "curl", "python", "claude", "mcp")
 
 
 @pytest.fixture
 def empty(postgres_url: str, tmp_path: Path) -> Iterator[World]:
-    """A server that nobody has asked anything."""
+    """A server without breakpoints."""
     with running("sqlite", tmp_path, postgres_url, undo_seconds=0) as found:
         yield found
 
@@ -38,9 +38,7 @@ def environment(world: World) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("width", [DESK, PHONE])
-def test_the_empty_inbox_turns_live_with_the_first_request(
-    empty: World, state: Any, opened: Opener, width: int
-) -> None:
+def test_the_empty_inbox_shows_the_first_request_live(empty: World, state: Any, opened: Opener, width: int) -> None:
     page = watched(opened(scripts=True, storage_state=state, width=width).new_page())
     page.goto(empty.url)
     waiting = page.get_by_text("Waiting for the first request")
@@ -57,7 +55,7 @@ def test_the_empty_inbox_turns_live_with_the_first_request(
     expect(page.get_by_text("Connect your first agent")).to_have_count(0)
 
 
-def test_each_snippet_has_the_address_of_this_server_without_scripts(empty: World, state: Any, opened: Opener) -> None:
+def test_every_snippet_contains_the_server_url_without_scripts(empty: World, state: Any, opened: Opener) -> None:
     page = opened(storage_state=state).new_page()
     page.goto(empty.url)
     for name in SNIPPETS:
@@ -69,7 +67,7 @@ def test_each_snippet_has_the_address_of_this_server_without_scripts(empty: Worl
     expect(page.get_by_role("link", name="Create an agent token")).to_be_visible()
 
 
-def test_the_snippets_ask_as_they_are_and_are_copied_whole(
+def test_the_snippets_work_unmodified_and_are_copied_in_full(
     empty: World, state: Any, opened: Opener, tmp_path: Path
 ) -> None:
     context = opened(scripts=True, storage_state=state, permissions=["clipboard-read", "clipboard-write"])
@@ -91,9 +89,7 @@ def test_the_snippets_ask_as_they_are_and_are_copied_whole(
     asking.wait()
 
 
-def test_once_there_were_breakpoints_an_empty_inbox_says_that_nothing_is_pending(
-    empty: World, state: Any, opened: Opener
-) -> None:
+def test_a_cleared_inbox_says_that_nothing_is_pending(empty: World, state: Any, opened: Opener) -> None:
     page = watched(opened(scripts=True, storage_state=state).new_page())
     made = empty.create(title="The only one")
     page.goto(f"{empty.url}/breakpoints/{made['id']}")
@@ -105,8 +101,8 @@ def test_once_there_were_breakpoints_an_empty_inbox_says_that_nothing_is_pending
     expect(page).to_have_title("Inbox · Assent")
 
 
-def test_the_guide_fits_everybody(empty: World, state: Any, opened: Opener) -> None:
+def test_the_guide_passes_axe_and_does_not_scroll_sideways(empty: World, state: Any, opened: Opener) -> None:
     page = watched(opened(scripts=True, storage_state=state).new_page())
     page.goto(empty.url)
     expect(page.locator("#connection")).to_have_text("Live")
-    fits_everybody(page, "the guide")
+    assert_accessible(page, "the guide")

@@ -1,4 +1,4 @@
-"""The inbox with scripts: the keyboard alone, undo, bulk, live changes, two people at once."""
+"""The inbox with scripts: keyboard shortcuts, undo, bulk answers, live updates and concurrent reviewers."""
 
 import re
 from collections.abc import Callable
@@ -15,12 +15,12 @@ Background = Callable[..., "Future[dict[str, Any]]"]
 
 @pytest.fixture
 def tag(request: pytest.FixtureRequest) -> str:
-    """A tag of each test's own, so that its list holds only what it raised."""
+    """A tag that is unique to each test, so that its list contains only its own breakpoints."""
     return re.sub("[^a-z0-9]+", "-", request.node.name.lower())[:90]
 
 
 def at_list(page: Page, world: World, tag: str, more: str = "") -> None:
-    """Open the list of a test, live."""
+    """Open the test's list and wait for live updates to be connected."""
     page.goto(f"{world.url}/?tag={tag}{more}")
     expect(page.locator("#connection")).to_have_text("Live")
 
@@ -33,7 +33,9 @@ def headline(page: Page) -> Any:
     return page.locator("#headline")
 
 
-def test_a_list_is_cleared_with_the_keyboard_alone(world: World, desk: Desk, background: Background, tag: str) -> None:
+def test_the_list_can_be_cleared_with_only_the_keyboard(
+    world: World, desk: Desk, background: Background, tag: str
+) -> None:
     made = [world.create(title=f"Item {n}", tags=[tag], ttlSeconds=3600 + n) for n in range(3)]
     waits = [background(world.wait_for, each["id"]) for each in made]
     page = desk()
@@ -64,7 +66,7 @@ def test_a_list_is_cleared_with_the_keyboard_alone(world: World, desk: Desk, bac
     assert outcomes == [("approved", None), ("rejected", "Not today."), ("approved", None)]
 
 
-def test_keys_move_open_search_and_help(world: World, desk: Desk, tag: str) -> None:
+def test_keyboard_shortcuts_move_the_cursor_search_and_show_help(world: World, desk: Desk, tag: str) -> None:
     for n in range(3):
         world.create(title=f"Item {n}", tags=[tag], ttlSeconds=3600 + n)
     page = desk()
@@ -85,7 +87,7 @@ def test_keys_move_open_search_and_help(world: World, desk: Desk, tag: str) -> N
     expect(page.get_by_label("Add a comment")).to_be_focused()
 
 
-def test_many_quick_presses_end_where_they_should(world: World, desk: Desk, tag: str) -> None:
+def test_rapid_key_presses_open_the_correct_item(world: World, desk: Desk, tag: str) -> None:
     for n in range(12):
         world.create(title=f"Item {n:02}", tags=[tag], ttlSeconds=3600 + n)
     page = desk()
@@ -96,7 +98,7 @@ def test_many_quick_presses_end_where_they_should(world: World, desk: Desk, tag:
     expect(headline(page)).to_have_text("Item 07")
 
 
-def test_approve_never_fires_on_what_is_not_on_the_screen(world: World, desk: Desk, tag: str) -> None:
+def test_the_approve_key_never_acts_on_an_item_that_is_not_visible(world: World, desk: Desk, tag: str) -> None:
     world.create(title="Unread", tags=[tag])
     page = desk()
     at_list(page, world, tag)
@@ -105,7 +107,7 @@ def test_approve_never_fires_on_what_is_not_on_the_screen(world: World, desk: De
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-def test_escape_leaves_the_confirmation_and_nothing_is_decided(world: World, desk: Desk, tag: str) -> None:
+def test_escape_closes_the_confirmation_without_deciding(world: World, desk: Desk, tag: str) -> None:
     created = world.create(title="Wait", tags=[tag])
     page = desk()
     page.goto(f"{world.url}/breakpoints/{created['id']}")
@@ -116,7 +118,9 @@ def test_escape_leaves_the_confirmation_and_nothing_is_decided(world: World, des
     assert world.status(created["id"])["status"] == "waiting"
 
 
-def test_an_option_has_a_key(world: World, desk: Desk, background: Background, tag: str) -> None:
+def test_an_option_can_be_chosen_with_its_number_key(
+    world: World, desk: Desk, background: Background, tag: str
+) -> None:
     payload = {"question": "Which?", "options": ["Canary", "Blue/green", "All at once"]}
     created = world.create(tags=[tag], payload=payload)
     waiting = background(world.wait_for, created["id"])
@@ -129,7 +133,9 @@ def test_an_option_has_a_key(world: World, desk: Desk, background: Background, t
     assert waiting.result(30)["result"]["option"] == "Blue/green"
 
 
-def test_high_risk_is_typed_in_the_dialog_too(world: World, desk: Desk, background: Background, tag: str) -> None:
+def test_the_dialog_requires_the_gate_name_for_high_risk(
+    world: World, desk: Desk, background: Background, tag: str
+) -> None:
     created = world.create(tags=[tag], payload={"question": "Drop?", "risk": "high", "breakpointId": "drop.it"})
     waiting = background(world.wait_for, created["id"])
     page = desk()
@@ -146,7 +152,7 @@ def test_high_risk_is_typed_in_the_dialog_too(world: World, desk: Desk, backgrou
     assert waiting.result(30)["decision"] == "approved"
 
 
-def test_arguments_are_changed_where_the_agent_allows_it(
+def test_editable_arguments_can_be_changed_before_approving(
     world: World, desk: Desk, background: Background, tag: str
 ) -> None:
     payload = {"question": "Pay?", "arguments": {"amount": 5, "to": "ann"}, "editable": ["amount"]}
@@ -161,9 +167,7 @@ def test_arguments_are_changed_where_the_agent_allows_it(
     assert waiting.result(30)["result"]["edits"] == {"amount": 3}
 
 
-def test_an_answer_can_be_taken_back_and_the_agent_never_knew(
-    patient_world: World, patient_desk: Desk, tag: str
-) -> None:
+def test_an_undone_answer_is_never_visible_to_the_agent(patient_world: World, patient_desk: Desk, tag: str) -> None:
     created = patient_world.create(title="Think twice", tags=[tag])
     patient_world.create(title="The next one", tags=[tag])
     page = patient_desk()
@@ -184,9 +188,7 @@ def test_an_answer_can_be_taken_back_and_the_agent_never_knew(
     assert patient_world.status(created["id"])["version"] == created["version"]
 
 
-def test_several_are_answered_together_and_taken_back_together(
-    patient_world: World, patient_desk: Desk, tag: str
-) -> None:
+def test_a_bulk_answer_can_be_undone_as_a_whole(patient_world: World, patient_desk: Desk, tag: str) -> None:
     same = {"breakpointId": "star.repo", "question": "Star?"}
     made = [patient_world.create(title=f"Star {n}", tags=[tag], ttlSeconds=3600 + n, payload=same) for n in range(3)]
     stop = patient_world.create(title="Hard stop", tags=[tag], ttlSeconds=3700, payload=same | {"hardStop": True})
@@ -210,7 +212,7 @@ def test_several_are_answered_together_and_taken_back_together(
         assert patient_world.status(each["id"])["status"] == "waiting"
 
 
-def test_two_people_see_each_other(world: World, desk: Desk, tag: str) -> None:
+def test_a_reviewer_sees_the_decision_of_another_reviewer_live(world: World, desk: Desk, tag: str) -> None:
     created = world.create(title="Who is first", tags=[tag])
     ann, bea = desk("ann"), desk("bea")
     for page in (ann, bea):
@@ -229,7 +231,7 @@ def test_two_people_see_each_other(world: World, desk: Desk, tag: str) -> None:
     assert world.status(created["id"])["decision"] == "approved"
 
 
-def test_a_live_change_never_moves_what_the_reader_is_on(world: World, desk: Desk, tag: str) -> None:
+def test_live_changes_never_move_the_row_at_the_cursor(world: World, desk: Desk, tag: str) -> None:
     for n in range(40):
         world.create(title=f"Item {n:02}", tags=[tag], ttlSeconds=7200 + n)
     page = desk()
@@ -253,7 +255,7 @@ def test_a_live_change_never_moves_what_the_reader_is_on(world: World, desk: Des
     expect(page.locator(".row", has_text="Urgent 0")).to_be_in_viewport()
 
 
-def test_new_items_arrive_by_themselves_and_are_counted(world: World, desk: Desk, tag: str) -> None:
+def test_new_items_appear_live_and_update_the_counts(world: World, desk: Desk, tag: str) -> None:
     page = desk()
     at_list(page, world, tag)
     expect(page.locator("#rows")).to_contain_text("No results")
@@ -280,7 +282,7 @@ def test_one_stream_serves_all_tabs(world: World, desk: Desk, tag: str) -> None:
         expect(rows(page)).to_have_count(2)
 
 
-def test_a_lost_connection_is_said_and_mended(world: World, desk: Desk, tag: str) -> None:
+def test_a_lost_connection_is_shown_and_recovers(world: World, desk: Desk, tag: str) -> None:
     page = desk()
     at_list(page, world, tag)
     page.context.set_offline(offline=True)
@@ -290,7 +292,7 @@ def test_a_lost_connection_is_said_and_mended(world: World, desk: Desk, tag: str
     expect(rows(page)).to_have_text(["Meanwhile"])
 
 
-def test_an_answer_that_does_not_get_through_is_said_and_nothing_is_lost(world: World, desk: Desk, tag: str) -> None:
+def test_a_failed_answer_is_reported_and_keeps_the_typed_text(world: World, desk: Desk, tag: str) -> None:
     created = world.create(title="No network", tags=[tag])
     page = desk()
     page.goto(f"{world.url}/breakpoints/{created['id']}?tag={tag}")
@@ -306,7 +308,7 @@ def test_an_answer_that_does_not_get_through_is_said_and_nothing_is_lost(world: 
     assert world.status(created["id"])["status"] == "waiting"
 
 
-def test_take_reassign_and_snooze(world: World, desk: Desk, tag: str) -> None:
+def test_a_breakpoint_can_be_claimed_reassigned_and_snoozed(world: World, desk: Desk, tag: str) -> None:
     created = world.create(title="Mine now", tags=[tag])
     ann, bea = desk("ann"), desk("bea")
     at_list(bea, world, tag)
@@ -338,7 +340,7 @@ def test_take_reassign_and_snooze(world: World, desk: Desk, tag: str) -> None:
     expect(rows(ann)).to_have_text(["Mine now"])
 
 
-def test_a_view_is_saved_used_and_removed(world: World, desk: Desk, tag: str) -> None:
+def test_a_view_can_be_saved_opened_and_removed(world: World, desk: Desk, tag: str) -> None:
     world.create(title="In the view", tags=[tag])
     page = desk()
     at_list(page, world, tag, "&sort=newest")
@@ -352,7 +354,7 @@ def test_a_view_is_saved_used_and_removed(world: World, desk: Desk, tag: str) ->
     expect(page.get_by_role("link", name=f"My {tag}"[:50])).to_have_count(0)
 
 
-def test_the_palette_finds_an_action_and_shows_its_key(world: World, desk: Desk, tag: str) -> None:
+def test_the_palette_finds_actions_and_shows_their_shortcuts(world: World, desk: Desk, tag: str) -> None:
     world.create(title="Found", tags=[tag])
     page = desk()
     at_list(page, world, tag)
@@ -374,7 +376,7 @@ def test_the_palette_finds_an_action_and_shows_its_key(world: World, desk: Desk,
     expect(page).to_have_url(f"{world.url}/")
 
 
-def test_single_keys_can_be_switched_off(world: World, desk: Desk, tag: str) -> None:
+def test_single_key_shortcuts_can_be_disabled(world: World, desk: Desk, tag: str) -> None:
     world.create(title="Left alone", tags=[tag])
     page = desk()
     at_list(page, world, tag)
@@ -387,7 +389,9 @@ def test_single_keys_can_be_switched_off(world: World, desk: Desk, tag: str) -> 
     expect(headline(page)).to_have_count(0)
 
 
-def test_a_phone_shows_a_list_or_a_breakpoint(world: World, desk: Desk, background: Background, tag: str) -> None:
+def test_a_phone_shows_either_the_list_or_a_breakpoint(
+    world: World, desk: Desk, background: Background, tag: str
+) -> None:
     created = world.create(title="On the way", tags=[tag])
     waiting = background(world.wait_for, created["id"])
     page = desk(width=390, has_touch=True, is_mobile=True)
@@ -414,7 +418,7 @@ def test_a_permalink_survives_signing_in(world: World, opened: Any, tag: str) ->
     expect(page).to_have_url(f"{world.url}/breakpoints/{created['id']}?tag={tag}&sort=newest")
 
 
-def test_times_are_told_in_the_readers_own_zone(world: World, desk: Desk, tag: str) -> None:
+def test_times_are_shown_in_the_readers_time_zone(world: World, desk: Desk, tag: str) -> None:
     created = world.create(tags=[tag], ttlSeconds=300)
     page = desk(timezone_id="Asia/Tokyo", locale="en-GB")
     page.goto(f"{world.url}/breakpoints/{created['id']}")
@@ -423,7 +427,7 @@ def test_times_are_told_in_the_readers_own_zone(world: World, desk: Desk, tag: s
     expect(page.locator("#standing time")).to_have_attribute("title", re.compile(r"GMT\+9|JST"))
 
 
-def test_notifications_are_asked_for_and_can_be_switched_off_again(world: World, desk: Desk) -> None:
+def test_browser_notifications_can_be_turned_on_and_off(world: World, desk: Desk) -> None:
     page = desk(permissions=["notifications"])
     page.goto(f"{world.url}/")
     button = page.locator("[data-action=notify]")

@@ -1,4 +1,4 @@
-"""A session that ends while somebody writes: with scripts the text is kept too, wherever they sign in again."""
+"""Text is kept if the session ends while a person is typing, also with scripts and after signing in in another tab."""
 
 import pytest
 from playwright.sync_api import expect
@@ -9,7 +9,7 @@ REASON = "Not on a Friday.\nThe tests are red."
 
 
 @pytest.mark.parametrize("step", ["open the dialog", "confirm"])
-def test_a_reason_typed_with_scripts_survives_the_end_of_the_session(
+def test_a_reason_typed_with_scripts_is_kept_when_the_session_ends(
     patient_world: World, patient_desk: Desk, step: str
 ) -> None:
     made = patient_world.create(title="Deploy now")
@@ -35,7 +35,7 @@ def test_a_reason_typed_with_scripts_survives_the_end_of_the_session(
     assert patient_world.status(made["id"])["status"] == "waiting"
 
 
-def test_a_text_too_long_for_the_sign_in_page_stays_in_its_form(patient_world: World, patient_desk: Desk) -> None:
+def test_text_too_long_for_the_sign_in_page_stays_in_the_form(patient_world: World, patient_desk: Desk) -> None:
     payload = {"question": "Deploy?", "editable": ["plan"], "arguments": {"plan": "x" * 200_000}}
     made = patient_world.create(title="Deploy now", payload=payload)
     page = patient_desk("ann")
@@ -56,9 +56,7 @@ def test_a_text_too_long_for_the_sign_in_page_stays_in_its_form(patient_world: W
     assert patient_world.status(made["id"])["status"] == "waiting"
 
 
-def test_the_form_of_one_person_is_not_sent_under_the_account_of_another(
-    patient_world: World, patient_desk: Desk
-) -> None:
+def test_a_form_is_not_submitted_under_another_persons_account(patient_world: World, patient_desk: Desk) -> None:
     made = patient_world.create(title="Deploy now")
     page = patient_desk("ann")
     page.goto(f"{patient_world.url}/breakpoints/{made['id']}")

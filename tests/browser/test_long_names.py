@@ -1,4 +1,4 @@
-"""Every page with names of 200 characters: nothing scrolls sideways, and no word is broken in two."""
+"""Every page with names of 200 characters: nothing scrolls sideways, and words are not broken."""
 
 import asyncio
 from collections.abc import Iterator
@@ -7,23 +7,24 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from playwright.sync_api import Browser
 
-from assent.app import migrate
-from assent.domain.access import Role
-from assent.settings import Settings
-from assent.store.projects import Project
-from assent.store.transaction import Transaction
+from assent.core.access import Role
+from assent.db.transaction import Transaction
+from assent.installation import migrate
+from assent.kernel.settings import Settings
+from assent.people.store.people import People
+from assent.people.store.projects import Project, Projects
+from tests.browser.accessibility import DESK, PHONE, assert_no_sideways_scroll
 from tests.browser.conftest import World, signed_in_state
-from tests.browser.everybody import DESK, PHONE, nothing_sideways
 from tests.browser.lifelike import SECRETS, Lifelike, seed
 from tests.browser.screenshots import SIGNED_IN, UNDO_SECONDS, Going, Scene, started
 from tests.support.nodes import running_node, server
 
 LONG = ("averylongnamewithoutanyplacetobreakit" * 6)[:200]
 NAMED = ("channels", "sources", "triggers", "tokens")
-"""Tables whose names are made long once the story has been told; what it tells of keeps to their ids."""
+"""Tables whose names are lengthened after the data was created, because other rows refer to them by ID."""
 
 
-def _tell_of_long_names(settings: Settings) -> None:
+def _add_long_names(settings: Settings) -> None:
     """Add people, a project, a group, a gate, an agent, tags and a rule with long names, and lengthen other names."""
 
     async def make() -> None:
@@ -50,11 +51,11 @@ def _tell_of_long_names(settings: Settings) -> None:
 
 
 def _lengthen(tx: Transaction) -> None:
-    mia = tx.people.get_by_name("mia")
-    tx.people.put_group("default", f"group-{LONG}"[:200], [mia.id, tx.people.get_by_name(LONG).id], at=tx.now())
-    tx.projects.add(Project("long", LONG, mia.id, {}, tx.now()))
-    tx.people.grant(mia.id, "long", [Role.REVIEWER])
-    # Mia signs in by a button that shows her name.
+    mia = tx[People].get_by_name("mia")
+    tx[People].put_group("default", f"group-{LONG}"[:200], [mia.id, tx[People].get_by_name(LONG).id], at=tx.now())
+    tx[Projects].add(Project("long", LONG, mia.id, {}, tx.now()))
+    tx[People].grant(mia.id, "long", [Role.REVIEWER])
+    # Mia's name is not changed, because the test finds her sign-in button by it.
     people = "UPDATE assent_people SET display_name = :name, email = :email WHERE name <> 'mia'"
     tx.session.change(people, {"name": LONG, "email": f"{LONG}@example.com"})
     for table in NAMED:
@@ -69,9 +70,9 @@ def scene(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     settings = Settings(data_dir=folder / "data", undo_seconds=UNDO_SECONDS)
     migrate(settings)
     with ThreadPoolExecutor(1) as thread:
-        # On a thread of its own: Playwright's loop runs in this one.
+        # In another thread, because Playwright's event loop occupies this one.
         story: Lifelike = thread.submit(asyncio.run, seed(settings)).result()
-        thread.submit(_tell_of_long_names, settings).result()
+        thread.submit(_add_long_names, settings).result()
     with server(settings, log=folder / "server.log", undo_seconds=str(UNDO_SECONDS), **SECRETS) as process:
         world = World(process.url, settings, story.agent)
         run = started(world, story.admin)
@@ -102,7 +103,7 @@ PAGES: dict[str, Going] = SIGNED_IN | {
     "project switcher": _switcher,
 }
 
-# Ordinary words. What has no space for more than 16 characters may break wherever it must, and so may IDs and URLs.
+# Finds broken words. Strings without spaces may be broken if they have more than 16 characters; so may IDs and URLs.
 _BROKEN = """() => {
   const broken = [];
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -110,7 +111,7 @@ _BROKEN = """() => {
     const parent = node.parentElement;
     const left = parent?.closest("pre, textarea, .agent, .copyable, script, template");
     if (!parent || left || !parent.checkVisibility()) continue;
-    // For screen readers alone, and without a width.
+    // Table headers that are visible only to screen readers do not have a width.
     if ((parent.closest("thead")?.clientWidth ?? 2) < 2) continue;
     for (const token of node.data.matchAll(/\\S+/g)) {
       if (token[0].length > 16) continue;
@@ -126,17 +127,17 @@ _BROKEN = """() => {
   }
   return broken;
 }"""
-# The page itself does not scroll at a desk: its panes do.
+# On desktops, the panes scroll instead of the page.
 _SIDEWAYS = """() => [...document.querySelectorAll("main, .pane, .rail, dialog[open]")]
   .filter((each) => each.scrollWidth > each.clientWidth + 1)
   .map((each) => `${each.localName}.${each.className}: ${each.scrollWidth} > ${each.clientWidth}`)"""
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_with_long_names_fits_and_breaks_no_word(scene: Scene, name: str) -> None:
+def test_long_names_neither_overflow_the_page_nor_break_mid_word(scene: Scene, name: str) -> None:
     scene.page.set_viewport_size({"width": DESK, "height": 900})
     PAGES[name](scene)
     for width in (DESK, PHONE):
-        nothing_sideways(scene.page, name, width)
+        assert_no_sideways_scroll(scene.page, name, width)
         assert scene.page.evaluate(_SIDEWAYS) == [], f"{name} at {width} px"
         assert scene.page.evaluate(_BROKEN) == [], f"{name} at {width} px"

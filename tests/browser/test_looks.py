@@ -1,4 +1,4 @@
-"""For everybody: no sideways scrolling on a phone, nothing that axe finds, nothing that an agent's text can start."""
+"""Every page is accessible, fits on phones, and does not run content by agents."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,8 +7,8 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import ConsoleMessage, Dialog, Page, Request
 
+from tests.browser.accessibility import DESK, PHONE, assert_accessible, assert_no_sideways_scroll
 from tests.browser.conftest import Opener, World, on_one_database
-from tests.browser.everybody import DESK, PHONE, fits_everybody, nothing_sideways
 from tests.web.corpus import XSS
 
 pytestmark = on_one_database
@@ -127,17 +127,17 @@ def rich(world: World) -> str:
 
 @pytest.mark.parametrize(("width", "other"), [(PHONE, 320), (DESK, 768)])
 @pytest.mark.parametrize("name", PAGES)
-def test_axe_finds_nothing_and_nothing_scrolls_sideways(  # fixtures and parameters
+def test_pages_pass_axe_and_do_not_scroll_sideways(
     world: World, opened: Opener, ann_state: Any, rich: str, name: str, width: int, other: int
 ) -> None:
     page = opened(scripts=True, width=width, storage_state=None if name in SIGNED_OUT else ann_state).new_page()
     PAGES[name](page, world, rich)
-    fits_everybody(page, name, [width])
-    nothing_sideways(page, name, other)
+    assert_accessible(page, name, [width])
+    assert_no_sideways_scroll(page, name, other)
 
 
-def test_what_can_be_pressed_is_large_enough(world: World, opened: Opener, ann_state: Any, rich: str) -> None:
-    """24 px at least (WCAG 2.5.8), 48 px for the two buttons that decide."""
+def test_buttons_are_large_enough_to_tap(world: World, opened: Opener, ann_state: Any, rich: str) -> None:
+    """At least 24 px (WCAG 2.5.8), and 48 px for the two buttons that decide."""
     page = opened(scripts=True, width=PHONE, storage_state=ann_state).new_page()
     page.goto(world.url + rich)
     for name in ("Canary…", "Reject…"):
@@ -154,10 +154,12 @@ FORMATS = ("markdown", "html", "code", "text", "diff", "json")
 AT_ONCE = 24
 
 
-def test_nothing_an_agent_writes_runs_or_calls_home(world: World, opened: Opener, ann_state: Any) -> None:
-    """With scripts on and every attack in every field: no dialog, no request elsewhere, nothing the policy had to stop.
+def test_agent_content_never_runs_scripts_or_contacts_other_servers(
+    world: World, opened: Opener, ann_state: Any
+) -> None:
+    """With every attack in every field, there are no dialogs, requests to other servers or policy violations.
 
-    In the frames that show an agent's HTML the policy does stop scripts: that is what they are for.
+    Frames with HTML by agents are exempt: there, the content security policy is expected to block scripts.
     """
     page = opened(scripts=True, storage_state=ann_state).new_page()
     seen: list[str] = []

@@ -1,12 +1,12 @@
-"""Gates and metrics in a real browser: plots are drawn, and everything is there without them."""
+"""Gates and metrics in a real browser, with charts and without scripts."""
 
 from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.accessibility import assert_accessible
 from tests.browser.conftest import Opener, World, on_one_database
-from tests.browser.everybody import fits_everybody
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -17,9 +17,7 @@ def some(world: World) -> None:
 
 @on_one_database
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_plots_are_drawn_in_the_colours_of_the_page(
-    world: World, opened: Opener, ann_state: Any, scheme: str
-) -> None:
+def test_charts_are_drawn_in_both_color_schemes(world: World, opened: Opener, ann_state: Any, scheme: str) -> None:
     page = opened(scripts=True, color_scheme=scheme, storage_state=ann_state).new_page()
     complaints: list[str] = []
     page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
@@ -34,7 +32,7 @@ def test_the_plots_are_drawn_in_the_colours_of_the_page(
     assert complaints == []
 
 
-def test_without_scripts_the_same_stands_in_tables(world: World, opened: Opener, ann_state: Any) -> None:
+def test_without_scripts_metrics_are_shown_in_tables(world: World, opened: Opener, ann_state: Any) -> None:
     page = opened(storage_state=ann_state).new_page()
     page.goto(f"{world.url}/insights?period=24h")
     expect(page.locator("figure canvas")).to_have_count(0)
@@ -42,7 +40,7 @@ def test_without_scripts_the_same_stands_in_tables(world: World, opened: Opener,
     expect(page.get_by_role("region", name="Pending as a table").locator("tbody tr")).to_have_count(24)
 
 
-def test_each_gate_leads_to_its_page(world: World, opened: Opener, ann_state: Any) -> None:
+def test_each_gate_links_to_its_page(world: World, opened: Opener, ann_state: Any) -> None:
     page = opened(storage_state=ann_state).new_page()
     page.goto(f"{world.url}/gates")
     page.get_by_role("link", name="metrics.<script>alert(1)</script>").click()
@@ -55,9 +53,7 @@ def test_each_gate_leads_to_its_page(world: World, opened: Opener, ann_state: An
 
 @on_one_database
 @pytest.mark.parametrize("path", ["/gates", "/gates/metrics.deploy", "/insights", "/insights?period=30d"])
-def test_axe_finds_nothing_and_nothing_scrolls_sideways(
-    world: World, opened: Opener, ann_state: Any, path: str
-) -> None:
+def test_pages_pass_axe_and_do_not_scroll_sideways(world: World, opened: Opener, ann_state: Any, path: str) -> None:
     page = opened(scripts=True, storage_state=ann_state).new_page()
     page.goto(world.url + path)
-    fits_everybody(page, path)
+    assert_accessible(page, path)

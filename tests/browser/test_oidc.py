@@ -1,4 +1,4 @@
-"""Signing in with an identity provider, in a real browser: there and back, with what the browser keeps meanwhile."""
+"""Signing in with an identity provider, in a real browser with its cookies and redirects."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
+from tests.browser.accessibility import assert_accessible
 from tests.browser.conftest import Opener
-from tests.browser.everybody import fits_everybody
 from tests.support.nodes import prepared, server
 from tests.support.oidc import CLIENT_ID, CLIENT_SECRET, Provider, provider
 
@@ -23,7 +23,7 @@ def idp() -> Iterator[Provider]:
 @pytest.fixture
 def url(idp: Provider, tmp_path: Path) -> Iterator[str]:
     settings = Settings(data_dir=tmp_path / "data")
-    # On a thread of its own: Playwright's loop runs in this one.
+    # In another thread, because Playwright's event loop occupies this one.
     with ThreadPoolExecutor(1) as thread:
         thread.submit(prepared, settings).result()
     with server(
@@ -40,11 +40,11 @@ def url(idp: Provider, tmp_path: Path) -> Iterator[str]:
         yield process.url
 
 
-def test_there_and_back(url: str, idp: Provider, opened: Opener) -> None:
+def test_signing_in_with_the_identity_provider_returns_to_the_page(url: str, idp: Provider, opened: Opener) -> None:
     context = opened(scripts=True)
     page = context.new_page()
     page.goto(f"{url}/runs")
-    fits_everybody(page, "the choice")
+    assert_accessible(page, "the choice")
     page.get_by_role("link", name="Sign in with Example ID").click()
     expect(page).to_have_url(f"{url}/runs")
     expect(page.get_by_role("heading", level=1)).to_have_text("Runs")
@@ -52,10 +52,10 @@ def test_there_and_back(url: str, idp: Provider, opened: Opener) -> None:
     assert len(idp.asked) == 1
 
 
-def test_who_is_refused_there_is_told_here(url: str, idp: Provider, opened: Opener) -> None:
+def test_a_denial_by_the_identity_provider_is_explained(url: str, idp: Provider, opened: Opener) -> None:
     idp.refuses = "access_denied"
     page = opened(scripts=True).new_page()
     page.goto(f"{url}/sign-in")
     page.get_by_role("link", name="Sign in with Example ID").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Could not sign in with Example ID")
-    fits_everybody(page, "a refusal")
+    assert_accessible(page, "a refusal")

@@ -1,4 +1,4 @@
-"""What agents wrote, in a real browser with scripts on: it is drawn, and it does nothing."""
+"""Content by agents in a real browser with scripts: it is rendered, but it is inert."""
 
 import socket
 from collections.abc import Iterator
@@ -21,13 +21,13 @@ MARKDOWN = "# Plan\n\n![x]({evil}/p.png) <img src=x onerror=alert(1)> [bank]({ev
 
 @pytest.fixture
 def stranger() -> Iterator[socket.socket]:
-    """A server that nobody may call, not even to open a connection."""
+    """A listening socket on which no connection may arrive."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setblocking(False)
         yield listening
 
 
-def test_html_is_drawn_in_a_frame_that_can_do_nothing(
+def test_html_by_agents_is_rendered_in_an_inert_frame(
     world: World, opened: Opener, ann_state: Any, stranger: socket.socket
 ) -> None:
     evil = f"http://127.0.0.1:{stranger.getsockname()[1]}"

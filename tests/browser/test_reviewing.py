@@ -1,4 +1,4 @@
-"""A person at a browser without scripts, an agent that waits: the whole way, over a real server."""
+"""Reviewing end to end: a person in a browser without scripts, and a waiting agent."""
 
 import re
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from tests.browser.conftest import Opener, World
 Background = Callable[..., "Future[dict[str, Any]]"]
 
 
-def test_from_the_link_to_the_approval_that_the_agent_waits_for(
+def test_a_waiting_agent_receives_the_approval_of_an_invited_reviewer(
     world: World, opened: Opener, background: Background
 ) -> None:
     created = world.create(title="Ship build 4812", payload={"question": "Is it ready?", "context": {"files": [
@@ -40,7 +40,7 @@ def test_from_the_link_to_the_approval_that_the_agent_waits_for(
     assert seen["result"]["feedback"] == "Go ahead."
 
 
-def test_a_rejection_asks_for_its_reason_and_the_agent_gets_it(world: World, ann: Page, background: Background) -> None:
+def test_a_rejection_requires_a_reason_that_the_agent_receives(world: World, ann: Page, background: Background) -> None:
     created = world.create()
     waiting = background(world.wait_for, created["id"])
     ann.goto(f"{world.url}/breakpoints/{created['id']}")
@@ -55,7 +55,7 @@ def test_a_rejection_asks_for_its_reason_and_the_agent_gets_it(world: World, ann
     assert (result["approved"], result["feedback"]) == (False, "Not on a Friday.")
 
 
-def test_an_option_is_picked_and_the_agent_gets_it(world: World, ann: Page, background: Background) -> None:
+def test_the_agent_receives_the_chosen_option(world: World, ann: Page, background: Background) -> None:
     options = ["Canary 5 %", "Blue/green", "All\nat once"]
     created = world.create(payload={"question": "Which rollout?", "options": options})
     waiting = background(world.wait_for, created["id"])
@@ -67,7 +67,7 @@ def test_an_option_is_picked_and_the_agent_gets_it(world: World, ann: Page, back
     assert waiting.result(30)["result"]["option"] == "All\nat once"
 
 
-def test_a_form_is_filled_in_and_the_agent_gets_typed_answers(world: World, ann: Page, background: Background) -> None:
+def test_the_agent_receives_form_answers_with_their_types(world: World, ann: Page, background: Background) -> None:
     form = {
         "properties": {
             "budget": {"type": "integer", "title": "Budget", "minimum": 1},
@@ -91,7 +91,7 @@ def test_a_form_is_filled_in_and_the_agent_gets_typed_answers(world: World, ann:
     assert answers == {"budget": 250, "sure": False, "region": "us", "note": "one\ntwo"}
 
 
-def test_high_risk_is_approved_only_by_typing_the_gates_name(world: World, ann: Page, background: Background) -> None:
+def test_approving_high_risk_requires_typing_the_gate_name(world: World, ann: Page, background: Background) -> None:
     created = world.create(payload={"question": "Drop it?", "risk": "high", "breakpointId": "drop.table"})
     waiting = background(world.wait_for, created["id"])
     ann.goto(f"{world.url}/breakpoints/{created['id']}")
@@ -106,7 +106,7 @@ def test_high_risk_is_approved_only_by_typing_the_gates_name(world: World, ann: 
     assert waiting.result(30)["decision"] == "approved"
 
 
-def test_after_a_decision_the_next_one_is_there(world: World, ann: Page) -> None:
+def test_a_decision_leads_to_the_next_pending_breakpoint(world: World, ann: Page) -> None:
     soon = world.create(title="The most urgent one", ttlSeconds=600)
     created = world.create()
     ann.goto(f"{world.url}/breakpoints/{created['id']}")
@@ -119,7 +119,7 @@ def test_after_a_decision_the_next_one_is_there(world: World, ann: Page) -> None
     ann.get_by_role("button", name="Reject", exact=True).click()
 
 
-def test_a_comment_and_a_search_work_with_the_keyboard_alone(world: World, ann: Page) -> None:
+def test_searching_and_commenting_work_with_only_the_keyboard(world: World, ann: Page) -> None:
     created = world.create(title="The zebra crossing")
     ann.goto(f"{world.url}/")
     ann.get_by_label("Search").fill("zebra")
@@ -135,7 +135,7 @@ def test_a_comment_and_a_search_work_with_the_keyboard_alone(world: World, ann: 
     expect(ann.get_by_text("Looks striped.")).to_be_visible()
 
 
-def test_signing_out_closes_the_pages(world: World, opened: Opener) -> None:
+def test_pages_cannot_be_opened_after_signing_out(world: World, opened: Opener) -> None:
     page = opened().new_page()
     page.goto(world.link("bea"))
     page.get_by_role("button", name="Sign in as bea").click()

@@ -1,4 +1,4 @@
-"""Rows: two lines each, the action first, filters that can be clicked, and numbers that agree everywhere."""
+"""The rows of the list: their layout, headlines, filter links and consistent counts."""
 
 import re
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.accessibility import DESK, HEIGHT, PHONE, assert_accessible
 from tests.browser.conftest import Desk, World, on_one_database
-from tests.browser.everybody import DESK, HEIGHT, PHONE, fits_everybody
 
 pytestmark = on_one_database
 PUSH = {
@@ -32,8 +32,8 @@ def titles(page: Page) -> Any:
     return page.locator("#rows .row .title")
 
 
-def numbers(page: Page) -> dict[str, str]:
-    """Every place that says how many are pending."""
+def shown_counts(page: Page) -> dict[str, str]:
+    """Return the number of pending breakpoints from every place that shows it."""
     return {
         "title": (re.match(r"\((.+?)\)", page.title()) or ["", ""])[1],
         "navigation": page.locator(".rail [data-waiting-count]").first.text_content() or "",
@@ -70,7 +70,7 @@ def test_twelve_rows_fit_in_900_pixels(world: World, desk: Desk, tag: str) -> No
 
 
 @pytest.mark.parametrize("width", [DESK, PHONE])
-def test_a_row_shows_the_rarest_tags_and_never_cuts_its_deadline(
+def test_a_row_shows_the_rarest_tags_and_never_truncates_its_deadline(
     world: World, desk: Desk, tag: str, width: int
 ) -> None:
     for n in range(3):
@@ -84,7 +84,7 @@ def test_a_row_shows_the_rarest_tags_and_never_cuts_its_deadline(
         assert box["x"] + box["width"] <= width
 
 
-def test_the_action_is_the_headline_everywhere(world: World, desk: Desk, tag: str) -> None:
+def test_the_action_is_used_as_the_headline_everywhere(world: World, desk: Desk, tag: str) -> None:
     made = world.create(title="Ship it", tags=[tag], payload=PUSH)
     world.create(title="Bash", tags=[tag], payload=PUSH | {"arguments": {"command": "ls\nrm\u202e -r"}})
     page = desk()
@@ -97,12 +97,12 @@ def test_the_action_is_the_headline_everywhere(world: World, desk: Desk, tag: st
     expect(page).to_have_title(re.compile(r"\) git push --force · Assent$"))
     page.goto(f"{world.url}/breakpoints/{made['id']}?tag={tag}")
     expect(page).to_have_title(re.compile(r"\) git push --force · Assent$"))
-    fits_everybody(page, "a command")
+    assert_accessible(page, "a command")
 
 
 @pytest.mark.parametrize("width", [DESK, PHONE])
 @pytest.mark.parametrize("place", ["the row", "the detail"])
-def test_agent_gate_and_tags_filter_the_list(world: World, desk: Desk, tag: str, place: str, width: int) -> None:
+def test_agent_gate_and_tag_links_filter_the_list(world: World, desk: Desk, tag: str, place: str, width: int) -> None:
     agent, gate = f"agent-{tag}"[:100], f"gate.{tag}"[:100]
     payload = {"question": "Go?", "breakpointId": gate}
     made = world.create(title="Wanted", tags=[f"{tag}-rare"], agentId=agent, payload=payload)
@@ -126,45 +126,47 @@ def test_agent_gate_and_tags_filter_the_list(world: World, desk: Desk, tag: str,
         assert set(titles(page).all_text_contents()) == expected
 
 
-def test_counts_tabs_title_and_icon_agree_at_every_moment(world: World, desk: Desk, tag: str) -> None:
+def test_counts_in_the_tabs_title_and_icon_always_agree(world: World, desk: Desk, tag: str) -> None:
     page = desk()
     made = [world.create(title=f"Count {n}", tags=[tag], ttlSeconds=7200 + n) for n in range(3)]
     at(page, world, "/")
-    before = numbers(page)
+    before = shown_counts(page)
     amount = int(before["title"])
     assert before == dict.fromkeys(("title", "navigation", "list", "tab"), str(amount)) | {"icon": "True"}
 
-    def all_say(count: int) -> None:
+    def expect_everywhere(count: int) -> None:
         expect(page).to_have_title(re.compile(rf"^\({count}\) "))
-        assert numbers(page) == dict.fromkeys(("title", "navigation", "list", "tab"), str(count)) | {"icon": "True"}
+        assert shown_counts(page) == dict.fromkeys(("title", "navigation", "list", "tab"), str(count)) | {
+            "icon": "True"
+        }
 
     world.create(title="Count 3", tags=[tag], ttlSeconds=7300)
-    all_say(amount + 1)  # a live change
+    expect_everywhere(amount + 1)  # a live change
     page.locator(".row", has_text="Count 0").locator(".title").click()
     expect(page.locator("#headline")).to_have_text("Count 0")
-    all_say(amount + 1)  # an opened item
+    expect_everywhere(amount + 1)  # an opened item
     page.keyboard.press("a")
     expect(page.get_by_role("dialog")).to_be_visible()
     page.keyboard.press("Enter")
     expect(page.locator("#headline")).to_have_text("Count 1")
-    all_say(amount)  # a decision
+    expect_everywhere(amount)  # a decision
     expect(page).to_have_title(f"({amount}) Count 1 · Assent")
     page.locator("summary", has_text="Snooze").click()
     page.get_by_role("button", name="1 hour").click()
     expect(page.locator("#standing")).to_contain_text("snoozed")
-    all_say(amount - 1)  # a snooze
+    expect_everywhere(amount - 1)  # a snooze
     for tab in ("Decided", "All"):
         page.locator(".tabs a", has_text=tab).click()
         expect(page.locator(".tabs a[aria-current]")).to_contain_text(tab)
-        all_say(amount - 1)  # another tab
+        expect_everywhere(amount - 1)  # another tab
     page.goto(f"{world.url}/?tag={tag}")
-    narrowed = numbers(page)
+    narrowed = shown_counts(page)
     assert (narrowed["title"], narrowed["navigation"], narrowed["tab"]) == (str(amount - 1), str(amount - 1), "2")
     expect(page.locator(".summary")).to_contain_text(re.compile(rf"^2 pending, .* {amount - 1} pending in total\."))
     assert len(made) == 3
 
 
-def test_the_open_row_stays_in_view_when_others_arrive_above(world: World, desk: Desk, tag: str) -> None:
+def test_the_open_row_stays_visible_when_new_rows_arrive_above(world: World, desk: Desk, tag: str) -> None:
     for n in range(30):
         world.create(title=f"Row {n:02}", tags=[tag], ttlSeconds=7200 + n)
     page = desk()

@@ -1,4 +1,4 @@
-"""A rule in a real browser: tried while it is typed, written, watched, removed; and “always approve”."""
+"""Rules in a real browser: live testing, creating, disabling, removing, and “always approve”."""
 
 import asyncio
 import re
@@ -9,23 +9,24 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from assent.domain.access import Role
-from assent.store.transaction import Transaction
+from assent.core.access import Role
+from assent.db.transaction import Transaction
+from assent.people.usecases.people import PeopleService
+from tests.browser.accessibility import assert_accessible
 from tests.browser.conftest import Opener, World, on_one_database
-from tests.browser.everybody import fits_everybody
 from tests.support.nodes import running_node
 
 
 @pytest.fixture(scope="module")
 def rosa_state(world: World, chromium: Browser) -> Any:
-    """The cookies of somebody who may write rules and decide."""
+    """The cookies of a person who can manage rules and decide."""
 
     async def make() -> None:
         async with running_node(world.settings) as node:
 
             def use_case(tx: Transaction) -> None:
                 roles = frozenset({Role.RULE_ADMIN, Role.REVIEWER})
-                node.assent.people.create_person(tx, "rosa", project="default", roles=roles)
+                node.assent[PeopleService].create_person(tx, "rosa", project="default", roles=roles)
 
             await node.assent.database.write(use_case)
 
@@ -42,7 +43,7 @@ def rosa_state(world: World, chromium: Browser) -> Any:
 
 @pytest.fixture
 def rosa(opened: Opener, rosa_state: Any) -> Iterator[Page]:
-    """Rosa at her desk with scripts on; whatever the browser complains about fails the test."""
+    """A page with scripts for Rosa; errors in the console or a script fail the test."""
     page = opened(scripts=True, storage_state=rosa_state).new_page()
     complaints: list[str] = []
     page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
@@ -52,12 +53,12 @@ def rosa(opened: Opener, rosa_state: Any) -> Iterator[Page]:
 
 
 def asked(world: World, gate: str, **body: Any) -> str:
-    """Raise one of this gate; return its address."""
+    """Create a breakpoint at this gate; return its path."""
     payload = {"question": "Restart the service?", "breakpointId": gate}
     return f"/breakpoints/{world.create(title='Restart', tags=['staging'], payload=payload, **body)['id']}"
 
 
-def test_a_rule_is_tried_written_and_removed(world: World, rosa: Page) -> None:
+def test_a_rule_can_be_tested_created_and_removed(world: World, rosa: Page) -> None:
     asked(world, "browser.restart")
     rosa.goto(f"{world.url}/rules/new")
     pattern = rosa.get_by_label("Pattern", exact=True)
@@ -67,7 +68,7 @@ def test_a_rule_is_tried_written_and_removed(world: World, rosa: Page) -> None:
     expect(alert.locator(".caret")).to_have_text("^")
     pattern.fill("browser.restart(tags contains 'staging')")
     expect(rosa.locator("#trial .parts")).to_contain_text("tags contains 'staging'")
-    expect(rosa.locator("#backtest")).to_contain_text("match. The rule would have approved")
+    expect(rosa.locator("#backtest")).to_contain_text("The rule would have approved 1 of them")
     expect(rosa.locator("#backtest canvas")).to_be_visible()
     rosa.get_by_label("Reason").fill("Routine.")
     rosa.get_by_role("button", name="Save rule").click()
@@ -83,7 +84,7 @@ def test_a_rule_is_tried_written_and_removed(world: World, rosa: Page) -> None:
     assert created["status"] == "waiting"
 
 
-def test_always_approve_saves_a_rule_and_leaves_the_breakpoint_waiting(world: World, rosa: Page) -> None:
+def test_always_approve_saves_a_rule_and_leaves_the_breakpoint_pending(world: World, rosa: Page) -> None:
     one = asked(world, "browser.always", agentId="ops-bot")
     rosa.goto(f"{world.url}{one}/always")
     expect(rosa.get_by_label("Pattern", exact=True)).to_have_value("browser.always(tags contains 'staging')")
@@ -95,7 +96,7 @@ def test_always_approve_saves_a_rule_and_leaves_the_breakpoint_waiting(world: Wo
     assert world.create(agentId="ops-bot", tags=["staging"], payload=payload)["status"] == "released"
 
 
-def test_everything_works_without_scripts(world: World, opened: Opener, rosa_state: Any) -> None:
+def test_rules_can_be_managed_without_scripts(world: World, opened: Opener, rosa_state: Any) -> None:
     asked(world, "browser.plain")
     page = opened(storage_state=rosa_state).new_page()
     page.goto(f"{world.url}/rules/test")
@@ -114,7 +115,7 @@ def test_everything_works_without_scripts(world: World, opened: Opener, rosa_sta
 
 
 @on_one_database
-def test_axe_finds_nothing_and_nothing_scrolls_sideways(world: World, opened: Opener, rosa_state: Any) -> None:
+def test_pages_pass_axe_and_do_not_scroll_sideways(world: World, opened: Opener, rosa_state: Any) -> None:
     long = "averylongwordwithoutanyplacetobreakit" * 4
     one = asked(world, f"browser.{long}", agentId=long)
     pattern = f"browser.*(tags contains 'staging' AND title != '{long}')"
@@ -122,8 +123,8 @@ def test_axe_finds_nothing_and_nothing_scrolls_sideways(world: World, opened: Op
     page = opened(scripts=True, storage_state=rosa_state).new_page()
     for path in (*paths, f"{one}/always"):
         page.goto(world.url + path)
-        fits_everybody(page, path)
+        assert_accessible(page, path)
     page.goto(f"{world.url}/rules")
     if page.locator("td.main a").count():
         page.locator("td.main a").first.click()
-        fits_everybody(page, "a rule")
+        assert_accessible(page, "a rule")

@@ -1,4 +1,4 @@
-"""Runs in a real browser: started, watched while they go, cancelled; with scripts and without."""
+"""Runs in a real browser, with and without scripts: starting, live updates and cancelling."""
 
 import textwrap
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.accessibility import assert_accessible
 from tests.browser.conftest import Opener, World, on_one_database
-from tests.browser.everybody import fits_everybody
 
 SHIP = """
     from assent import process
@@ -28,7 +28,7 @@ SHIP = """
 
 @pytest.fixture
 def root(world: World, opened: Opener, states: dict[str, Any]) -> Page:
-    """Somebody with every role, with scripts, and a process to run."""
+    """A page with scripts for a person who has every role, and a process to run."""
     folder = world.settings.process_folder
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "ship.py").write_text(textwrap.dedent(SHIP))
@@ -49,7 +49,9 @@ def start(page: Page, world: World) -> str:
     return page.url.rpartition("/")[2]
 
 
-def test_a_run_goes_on_before_ones_eyes(world: World, root: Page, opened: Opener, states: dict[str, Any]) -> None:
+def test_a_run_page_updates_live_until_the_run_is_done(
+    world: World, root: Page, opened: Opener, states: dict[str, Any]
+) -> None:
     start(root, world)
     expect(root.get_by_text("Waiting for an answer.")).to_be_visible(timeout=60_000)
     expect(root.locator(".log")).to_contain_text("built the image")
@@ -66,7 +68,7 @@ def test_a_run_goes_on_before_ones_eyes(world: World, root: Page, opened: Opener
     assert download.value.suggested_filename == "plan.md"
 
 
-def test_a_run_is_cancelled_after_a_last_question(world: World, root: Page) -> None:
+def test_cancelling_a_run_requires_confirmation(world: World, root: Page) -> None:
     run_id = start(root, world)
     expect(root.get_by_text("Waiting for an answer.")).to_be_visible(timeout=60_000)
     root.get_by_role("link", name="Cancel…").click()
@@ -78,7 +80,7 @@ def test_a_run_is_cancelled_after_a_last_question(world: World, root: Page) -> N
 
 
 @on_one_database
-def test_axe_finds_nothing_and_nothing_scrolls_sideways(
+def test_pages_pass_axe_and_do_not_scroll_sideways(
     world: World, root: Page, opened: Opener, states: dict[str, Any]
 ) -> None:
     run_id = start(root, world)
@@ -86,4 +88,4 @@ def test_axe_finds_nothing_and_nothing_scrolls_sideways(
     page = opened(scripts=True, storage_state=states["root"]).new_page()
     for path in ("/runs", "/runs?state=failed&process=x", "/runs/start", f"/runs/{run_id}", f"/runs/{run_id}/cancel"):
         page.goto(world.url + path)
-        fits_everybody(page, path)
+        assert_accessible(page, path)

@@ -1,11 +1,11 @@
-"""The search field: what it finds, and its suggestions with keys, mouse and without scripts."""
+"""The search field, and its suggestions with keyboard and mouse."""
 
 import re
 
 from playwright.sync_api import Locator, Page, expect
 
+from tests.browser.accessibility import assert_accessible
 from tests.browser.conftest import Desk, World, on_one_database
-from tests.browser.everybody import fits_everybody
 
 pytestmark = on_one_database
 
@@ -21,7 +21,7 @@ def suggestions(page: Page) -> Locator:
     return page.get_by_role("listbox", name="Suggestions").get_by_role("option")
 
 
-def test_search_finds_prefixes_cjk_ids_agents_and_gates(world: World, desk: Desk) -> None:
+def test_search_matches_prefixes_cjk_text_ids_agents_and_gates(world: World, desk: Desk) -> None:
     payload = {"question": "検索環境を更新しますか？", "breakpointId": "search.rollout"}
     made = world.create(title="Reindex the shards", agentId="finder-bot", payload=payload)
     page = desk()
@@ -32,14 +32,14 @@ def test_search_finds_prefixes_cjk_ids_agents_and_gates(world: World, desk: Desk
         expect(page.locator("#q")).to_have_value(q)
 
 
-def test_suggestions_are_chosen_with_the_keyboard(world: World, desk: Desk) -> None:
+def test_suggestions_can_be_selected_with_the_keyboard(world: World, desk: Desk) -> None:
     world.create(title="First suggestion", agentId="quokka-bot", tags=["quokka"], payload={"question": "?"})
     page = desk()
     typed(page, world, "first quok")
     field, options = page.get_by_role("combobox", name="Search"), suggestions(page)
     expect(options).to_have_text(["Agent quokka-bot", "Tag quokka"])
     expect(field).to_have_attribute("aria-expanded", "true")
-    fits_everybody(page, "suggestions", [1280])
+    assert_accessible(page, "suggestions", [1280])
     for key, chosen in (("ArrowDown", 0), ("ArrowDown", 1), ("ArrowDown", None), ("ArrowUp", 1), ("ArrowUp", 0)):
         page.keyboard.press(key)
         expect(page.locator("[role=option][aria-selected=true]")).to_have_count(0 if chosen is None else 1)
@@ -56,7 +56,7 @@ def test_suggestions_are_chosen_with_the_keyboard(world: World, desk: Desk) -> N
     expect(page.locator("#rows .row .title")).to_have_text("First suggestion")
 
 
-def test_a_suggestion_is_chosen_with_the_mouse(world: World, desk: Desk) -> None:
+def test_suggestions_can_be_selected_with_the_mouse(world: World, desk: Desk) -> None:
     world.create(title="By mouse", payload={"question": "?", "breakpointId": "wombat.feed"})
     page = desk()
     typed(page, world, "womb")
@@ -64,7 +64,7 @@ def test_a_suggestion_is_chosen_with_the_mouse(world: World, desk: Desk) -> None
     expect(page).to_have_url(f"{world.url}/?gate=wombat.feed")
 
 
-def test_enter_searches_for_what_is_typed_unless_a_suggestion_is_chosen(world: World, desk: Desk) -> None:
+def test_enter_searches_for_the_typed_text_unless_a_suggestion_is_selected(world: World, desk: Desk) -> None:
     world.create(title="Typed", tags=["numbat"])
     page = desk()
     typed(page, world, "numb")
@@ -74,7 +74,7 @@ def test_enter_searches_for_what_is_typed_unless_a_suggestion_is_chosen(world: W
     expect(page.locator("#rows .row .title")).to_have_text("Typed")
 
 
-def test_suggestions_close_when_the_field_is_left(world: World, desk: Desk) -> None:
+def test_suggestions_close_when_the_field_loses_focus(world: World, desk: Desk) -> None:
     world.create(tags=["bilby"])
     page = desk()
     typed(page, world, "bilb")

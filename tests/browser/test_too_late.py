@@ -1,4 +1,4 @@
-"""Slow lines and hasty hands: what comes too late is put nowhere, and what is pressed twice is sent once."""
+"""Slow connections and fast typing: late responses are discarded, and an answer is submitted only once."""
 
 import re
 from collections.abc import Callable
@@ -20,7 +20,7 @@ Two = tuple[dict[str, Any], dict[str, Any], Page]
 
 @pytest.fixture
 def two(world: World, desk: Desk, tag: str) -> Two:
-    """Two items, the first of them open."""
+    """Two breakpoints, and a page on which the first one is open."""
     first = world.create(title="The first", tags=[tag], ttlSeconds=3600)
     second = world.create(title="The second", tags=[tag], ttlSeconds=3700)
     page = desk()
@@ -31,51 +31,51 @@ def two(world: World, desk: Desk, tag: str) -> Two:
     return first, second, page
 
 
-def on_the_second(page: Page) -> None:
+def open_second(page: Page) -> None:
     page.keyboard.press("j")
     expect(page.locator("#headline")).to_have_text("The second")
 
 
-def held_up(page: Page, wanted: Callable[[Route], bool]) -> list[Route]:
-    """Keep these requests waiting until the test lets them go on."""
+def hold(page: Page, wanted: Callable[[Route], bool]) -> list[Route]:
+    """Hold the matching requests until the test releases them."""
     held: list[Route] = []
     page.route(re.compile("."), lambda route: held.append(route) if wanted(route) else route.continue_())
     return held
 
 
-def let_go(page: Page, held: list[Route]) -> None:
-    """Let the requests go on, and wait until their answers have been dealt with."""
+def release(page: Page, held: list[Route]) -> None:
+    """Release the requests, and wait until the page has processed their responses."""
     for route in held:
         with page.expect_response(route.request.url):
             route.continue_()
     page.evaluate("new Promise((done) => setTimeout(done, 100))")
 
 
-def test_a_refresh_that_comes_late_changes_no_other_item(world: World, two: Two) -> None:
+def test_a_late_refresh_does_not_change_another_item(world: World, two: Two) -> None:
     first, _, page = two
     target = f"/breakpoints/{first['id']}"
-    held = held_up(page, lambda route: target in route.request.url and "#live" in route.request.headers["hx-target"])
+    held = hold(page, lambda route: target in route.request.url and "#live" in route.request.headers["hx-target"])
     with page.expect_request(lambda request: target in request.url):
         world.comment(first["id"], "About the first only")
-    on_the_second(page)
-    let_go(page, held)
+    open_second(page)
+    release(page, held)
     expect(page.locator("#live")).not_to_contain_text("About the first only")
     expect(page.locator("#headline")).to_have_text("The second")
 
 
-def test_a_confirmation_that_comes_late_opens_over_no_other_item(world: World, two: Two) -> None:
+def test_a_late_confirmation_does_not_open_over_another_item(world: World, two: Two) -> None:
     first, second, page = two
-    held = held_up(page, lambda route: route.request.url.partition("?")[0].endswith("/confirm"))
+    held = hold(page, lambda route: route.request.url.partition("?")[0].endswith("/confirm"))
     with page.expect_request(re.compile("/confirm")):
         page.keyboard.press("a")
-    on_the_second(page)
-    let_go(page, held)
+    open_second(page)
+    release(page, held)
     expect(page.get_by_role("dialog")).to_have_count(0)
     page.keyboard.press("Enter")
     assert {world.status(each["id"])["status"] for each in (first, second)} == {"waiting"}
 
 
-def test_enter_pressed_twice_answers_once(world: World, two: Two) -> None:
+def test_pressing_enter_twice_submits_a_single_answer(world: World, two: Two) -> None:
     first, second, page = two
     posts: list[str] = []
     page.on("request", lambda request: posts.append(request.url) if request.method == "POST" else None)
@@ -89,7 +89,7 @@ def test_enter_pressed_twice_answers_once(world: World, two: Two) -> None:
     assert world.status(second["id"])["status"] == "waiting"
 
 
-def test_a_gateway_that_stumbles_takes_no_list_away(world: World, two: Two, tag: str) -> None:
+def test_a_gateway_error_does_not_remove_the_list(world: World, two: Two, tag: str) -> None:
     _, _, page = two
     address = re.compile(rf"/\?tag={tag}")
     page.route(address, lambda route: route.fulfill(status=502, content_type="text/html", body="<h1>Bad gateway</h1>"))
@@ -103,7 +103,7 @@ def test_a_gateway_that_stumbles_takes_no_list_away(world: World, two: Two, tag:
     expect(page.locator("#connection")).to_have_text("Live")
 
 
-def test_an_answer_whose_reply_was_lost_is_not_said_to_be_unsent(world: World, two: Two) -> None:
+def test_an_answer_whose_response_was_lost_is_not_reported_as_unsent(world: World, two: Two) -> None:
     first, _, page = two
 
     def lose(route: Route) -> None:
@@ -118,7 +118,7 @@ def test_an_answer_whose_reply_was_lost_is_not_said_to_be_unsent(world: World, t
     assert world.status(first["id"])["decision"] == "approved"
 
 
-def test_enter_in_a_line_of_the_form_answers_nothing(world: World, desk: Desk, tag: str) -> None:
+def test_pressing_enter_in_a_form_field_does_not_submit_an_answer(world: World, desk: Desk, tag: str) -> None:
     form = {"properties": {"budget": {"type": "integer", "title": "Budget"}}}
     created = world.create(tags=[tag], payload={"question": "How much?", "form": form})
     page = desk()

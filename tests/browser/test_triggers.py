@@ -1,4 +1,4 @@
-"""From a red build outside to a run with a person in it, in a real browser; and every page about triggers looked at."""
+"""Triggers in a real browser: from a failed build to a run that a person approves, and the layout of every page."""
 
 import hashlib
 import hmac
@@ -12,8 +12,8 @@ import httpx2
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.browser.accessibility import assert_accessible
 from tests.browser.conftest import Opener, World, on_one_database, running, signed_in_state
-from tests.browser.everybody import fits_everybody
 
 LONG = "averylongwordwithoutanyplacetobreakit" * 6
 SECRET = "it is a secret to everybody"
@@ -35,7 +35,7 @@ FIX = """
 
 @pytest.fixture(scope="module")
 def watched_world(kind: str, postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A server that knows the secret of GitHub's webhook, and a process that repairs red builds."""
+    """A server with the secret of a GitHub webhook and a process that repairs failed builds."""
     folder: Path = tmp_path_factory.mktemp("triggers")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GITHUB_HOOK_SECRET", SECRET)
@@ -54,7 +54,7 @@ def seats(watched_world: World, chromium: Browser) -> dict[str, Any]:
 
 @pytest.fixture
 def root(opened: Opener, seats: dict[str, Any]) -> Page:
-    """Somebody with every role, without scripts."""
+    """A page without scripts for a person who has every role."""
     return opened(storage_state=seats["root"]).new_page()
 
 
@@ -64,7 +64,7 @@ def ann(opened: Opener, seats: dict[str, Any]) -> Page:
 
 
 def set_up(root: Page, world: World, name: str) -> None:
-    """Set up GitHub as a source by its form."""
+    """Create a GitHub source with the form."""
     root.goto(f"{world.url}/sources")
     root.get_by_role("link", name="GitHub", exact=True).click()
     root.get_by_label("Name", exact=True).fill(name)
@@ -75,7 +75,7 @@ def set_up(root: Page, world: World, name: str) -> None:
 
 
 def write(root: Page, world: World, name: str, source: str, *, hold: bool = False) -> None:
-    """Write a trigger by its form, tried first."""
+    """Create a trigger with the form, after testing it there."""
     root.goto(f"{world.url}/triggers/new")
     root.get_by_label("Name", exact=True).fill(name)
     pattern = f"github.workflow-run.completed(source = '{source}' AND branch = 'main' AND conclusion = 'failure')"
@@ -92,7 +92,7 @@ def write(root: Page, world: World, name: str, source: str, *, hold: bool = Fals
 
 
 def post(world: World, source: str, delivery: str, **changes: Any) -> httpx2.Response:
-    """Post a red build as GitHub would: signed over the very bytes."""
+    """Post the event of a failed build with a signature, as GitHub does."""
     run = {
         "id": 30433642, "name": "CI", "head_branch": "main", "head_sha": "acb5820ced9479c074f688cc328bf03f341a511d",
         "conclusion": "failure", "event": "push", "status": "completed", "run_attempt": 1,
@@ -116,7 +116,7 @@ def post(world: World, source: str, delivery: str, **changes: Any) -> httpx2.Res
 
 
 def follow(page: Page, world: World, event: str, state: str) -> None:
-    """Go from the list to the event, once it stands so."""
+    """Wait until the list shows the event in this state, then open it."""
     page.goto(f"{world.url}/events")
     row = page.locator("tr", has=page.locator(f'a[href="/events/{event}"]'))
     while not row.get_by_text(state, exact=True).count():
@@ -126,7 +126,7 @@ def follow(page: Page, world: World, event: str, state: str) -> None:
 
 
 def waiting_run(page: Page) -> None:
-    """Be at the page of a run until it waits for a person."""
+    """Reload the page of a run until it waits for an answer."""
     while not page.get_by_text("Waiting for an answer.").count():
         page.reload()
 
@@ -144,7 +144,7 @@ def finished(page: Page, world: World, run: str) -> None:
     expect(page.get_by_text('"pushed": true').first).to_be_visible()
 
 
-def test_a_red_build_starts_a_run_that_a_person_lets_finish(watched_world: World, root: Page, ann: Page) -> None:
+def test_a_failed_build_starts_a_run_that_finishes_after_approval(watched_world: World, root: Page, ann: Page) -> None:
     world = watched_world
     set_up(root, world, "github")
     write(root, world, "fix-red-main", "github")
@@ -173,7 +173,9 @@ def test_a_red_build_starts_a_run_that_a_person_lets_finish(watched_world: World
     expect(ann).to_have_url(f"{world.url}/events/{event}")
 
 
-def test_a_hold_asks_before_the_run_starts(watched_world: World, root: Page, ann: Page) -> None:
+def test_a_trigger_with_a_hold_requires_approval_before_the_run_starts(
+    watched_world: World, root: Page, ann: Page
+) -> None:
     world = watched_world
     set_up(root, world, "github-held")
     write(root, world, "held-red-main", "github-held", hold=True)
@@ -193,7 +195,7 @@ def test_a_hold_asks_before_the_run_starts(watched_world: World, root: Page, ann
     finished(ann, world, run)
 
 
-def test_what_is_not_signed_is_seen_as_refused_and_starts_nothing(watched_world: World, root: Page) -> None:
+def test_an_event_with_an_invalid_signature_is_counted_but_not_stored(watched_world: World, root: Page) -> None:
     world = watched_world
     set_up(root, world, "github-strict")
     headers = {"x-github-event": "push", "x-hub-signature-256": "sha256=" + "0" * 64}
@@ -209,9 +211,7 @@ def test_what_is_not_signed_is_seen_as_refused_and_starts_nothing(watched_world:
     expect(root.get_by_text("No events match these filters")).to_be_visible()
 
 
-def test_the_list_of_events_grows_before_ones_eyes(
-    watched_world: World, root: Page, opened: Opener, seats: Any
-) -> None:
+def test_new_events_appear_live_in_the_list(watched_world: World, root: Page, opened: Opener, seats: Any) -> None:
     world = watched_world
     set_up(root, world, "github-live")
     page = opened(scripts=True, storage_state=seats["ann"]).new_page()
@@ -222,7 +222,7 @@ def test_the_list_of_events_grows_before_ones_eyes(
 
 
 @on_one_database
-def test_axe_finds_nothing_and_nothing_scrolls_sideways(
+def test_pages_pass_axe_and_do_not_scroll_sideways(
     watched_world: World, root: Page, opened: Opener, seats: dict[str, Any]
 ) -> None:
     world, name = watched_world, "seen"
@@ -247,8 +247,8 @@ def test_axe_finds_nothing_and_nothing_scrolls_sideways(
     page = opened(scripts=True, storage_state=seats["root"]).new_page()
     for path in paths:
         page.goto(world.url + path)
-        fits_everybody(page, path)
+        assert_accessible(page, path)
     page.goto(f"{world.url}/triggers/new?event={event}")
     page.get_by_role("button", name="Test trigger").click()
     expect(page.locator(".verdict").or_(page.get_by_role("alert"))).to_be_visible()
-    fits_everybody(page, "a trial")
+    assert_accessible(page, "a trial")

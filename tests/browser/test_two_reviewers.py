@@ -1,4 +1,4 @@
-"""Two reviewers in one undo window: each sees the other's answer at once, and the loser is told what happened."""
+"""Two reviewers in the same undo window: each sees the other's answer live, and conflicts are reported."""
 
 import re
 from typing import Any
@@ -26,7 +26,7 @@ def opened_by(page: Page, world: World, made: dict[str, Any], tag: str) -> None:
     expect(page.locator("#connection")).to_have_text("Live")
 
 
-def test_a_rejection_wins_over_a_pending_approval_and_the_approver_is_told(
+def test_a_rejection_overrides_a_pending_approval_and_notifies_the_approver(
     patient_world: World, patient_desk: Desk, tag: str
 ) -> None:
     made = patient_world.create(title="Deploy now", tags=[tag])
@@ -53,7 +53,9 @@ def test_a_rejection_wins_over_a_pending_approval_and_the_approver_is_told(
     expect(ann.locator("#unsent .toast")).to_have_count(0)
 
 
-def test_an_undone_answer_leaves_the_other_reviewers_page(patient_world: World, patient_desk: Desk, tag: str) -> None:
+def test_an_undone_answer_disappears_from_the_other_reviewers_page(
+    patient_world: World, patient_desk: Desk, tag: str
+) -> None:
     made = patient_world.create(title="Deploy now", tags=[tag])
     ann, bea = patient_desk("ann"), patient_desk("bea")
     for page in (ann, bea):
@@ -69,7 +71,7 @@ def test_an_undone_answer_leaves_the_other_reviewers_page(patient_world: World, 
     assert patient_world.status(made["id"])["status"] == "waiting"
 
 
-def test_without_scripts_the_approver_is_told_on_the_next_page(
+def test_without_scripts_the_next_page_notifies_the_approver(
     patient_world: World, chromium: Browser, opened: Opener, tag: str
 ) -> None:
     made = patient_world.create(title="Deploy now", tags=[tag])

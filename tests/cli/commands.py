@@ -1,4 +1,4 @@
-"""Running commands: as processes of their own, or in this one where only the data matters."""
+"""Helpers that run commands, as separate processes or, if only the data matters, in this process."""
 
 import json
 import os
@@ -53,7 +53,7 @@ class Desk:
 
 
 def run(*arguments: str, env: dict[str, str], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command as its own process, without a terminal."""
+    """Run a command as a separate process without a terminal."""
     return subprocess.run(
         [*COMMAND, *arguments],
         env=env,
@@ -78,13 +78,13 @@ def start(*arguments: str, env: dict[str, str]) -> subprocess.Popen[str]:
 
 
 def asked_as(process: subprocess.Popen[str]) -> str:
-    """Wait until an `ask` has told the id of its question."""
+    """Wait until `ask` prints the ID of its question, and return it."""
     assert process.stderr is not None
     return process.stderr.readline().split()[2]
 
 
 def here(*arguments: str, stdin: str | None = None, **env: str) -> Result:
-    """Run a command in this process: loading the server once is enough for many commands on the data."""
+    """Run a command in this process, which imports the server only once for many commands."""
     variables: dict[str, str | None] = {name: None for name in os.environ if name.startswith("ASSENT_")}
     return CliRunner(env=variables | env).invoke(app, list(arguments), input=stdin)
 

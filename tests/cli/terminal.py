@@ -19,7 +19,7 @@ def _takes_the_terminal() -> None:
 
 
 class Seat:
-    """A program in a terminal of its own; with `piped`, its standard output goes elsewhere."""
+    """A program in its own terminal; with `piped`, its standard output is not the terminal."""
 
     def __init__(
         self, command: Sequence[str], *, env: Mapping[str, str], cwd: Path | None = None, piped: bool = False
@@ -33,7 +33,7 @@ class Seat:
             env={**env, "TERM": "xterm", "COLUMNS": "120"},
             cwd=cwd,
             start_new_session=True,
-            preexec_fn=_takes_the_terminal,  # noqa: PLW1509  # one system call, no lock
+            preexec_fn=_takes_the_terminal,  # noqa: PLW1509  # safe, because it makes one system call and takes no lock
         )
         os.close(slave)
         self.shown = ""
@@ -50,7 +50,7 @@ class Seat:
         os.close(self._master)
 
     def until(self, text: str) -> str:
-        """Read until the text is shown, and return what was shown since the last time."""
+        """Read until the text appears, and return everything that was shown since the previous call."""
         start = len(self.shown)
         while text not in self.shown[start:]:
             more = self._more()
@@ -79,7 +79,7 @@ class Seat:
     def _more(self) -> str:
         try:
             more = os.read(self._master, 65536).decode("utf-8", "replace")
-        except OSError:  # nobody holds the other end any more
+        except OSError:  # the program closed its end of the terminal
             return ""
         self.shown += more
         return more

@@ -1,4 +1,4 @@
-"""Commands on the data itself, with and without a server beside them."""
+"""Commands that use the data directly, with and without a running server."""
 
 import json
 import shutil
@@ -10,8 +10,8 @@ import httpx2
 import pytest
 
 from assent.cli.admin import print_welcome, strangers, without_password
+from assent.kernel.settings import Settings
 from assent.sdk.client import Assent
-from assent.settings import Settings
 from tests.cli.commands import Desk, environment, here, here_json, run, start
 from tests.support.nodes import ready
 
@@ -24,7 +24,7 @@ def data(tmp_path: Path, sqlite_template: Path) -> str:
     return str(folder)
 
 
-def test_a_token_is_made_on_fresh_data_without_a_server(tmp_path: Path) -> None:
+def test_a_token_can_be_created_on_new_data_without_a_server(tmp_path: Path) -> None:
     done = run("token", "create", "--kind", "reviewer", "--name", "me", "--json", env=environment(), cwd=tmp_path)
 
     made = json.loads(done.stdout)
@@ -34,11 +34,11 @@ def test_a_token_is_made_on_fresh_data_without_a_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["agent", "viewer", "rule-admin", "auditor", "admin", "metrics"])
-def test_there_is_a_token_of_every_kind(data: str, kind: str) -> None:
+def test_tokens_of_every_kind_can_be_created(data: str, kind: str) -> None:
     assert here_json("token", "create", "--kind", kind, "--name", "x", "--data", data)["kind"] == kind
 
 
-def test_a_token_made_beside_a_running_server_works_at_once_and_stops_when_revoked(desk: Desk) -> None:
+def test_a_running_server_accepts_new_tokens_and_rejects_revoked_ones(desk: Desk) -> None:
     at = ("--data", str(desk.data))
     made = here_json("token", "create", "--kind", "agent", "--name", "new", "--gate", "deploy.*", "--days", "3", *at)
     headers = {"Authorization": f"Bearer {made['token']}"}
@@ -65,14 +65,14 @@ def test_the_same_commands_work_on_both_databases(settings: Settings) -> None:
     assert here_json("check", **env)["ok"]
 
 
-def test_check_refuses_postgresql_without_secret_keys(postgres_settings: Settings) -> None:
+def test_check_rejects_postgresql_without_secret_keys(postgres_settings: Settings) -> None:
     done = here("check", ASSENT_DATABASE_URL=str(postgres_settings.database_url))
 
     assert done.exit_code == 1
     assert "ASSENT_SECRET_KEYS is not set" in done.stdout
 
 
-def test_a_new_person_gets_a_link_and_a_token_of_their_own(data: str) -> None:
+def test_a_new_person_gets_a_sign_in_link_and_a_personal_token(data: str) -> None:
     made = here_json("user", "create", "ann", "--role", "reviewer", "--email", "ann@example.org", "--data", data)
     token = here_json("token", "create", "--kind", "reviewer", "--name", "ann", "--person", "ann", "--data", data)
 
@@ -83,7 +83,7 @@ def test_a_new_person_gets_a_link_and_a_token_of_their_own(data: str) -> None:
     assert (refused.exit_code, refused.stdout) == (1, "")
 
 
-def test_a_person_gets_new_links_and_a_new_password(data: str) -> None:
+def test_sign_in_links_and_passwords_can_be_replaced(data: str) -> None:
     here("user", "create", "bob", "--role", "viewer", "--password-stdin", "--data", data, stdin="a long password\n")
 
     links = {here_json("user", "link", "bob", "--data", data)["signInLink"] for _ in range(2)}
@@ -108,7 +108,7 @@ def test_a_person_gets_new_links_and_a_new_password(data: str) -> None:
         ("token", "list", "--project", "nowhere"),
     ],
 )
-def test_what_the_api_would_refuse_is_refused_with_a_sentence(data: str, arguments: tuple[str, ...]) -> None:
+def test_arguments_that_the_api_rejects_yield_a_one_line_error(data: str, arguments: tuple[str, ...]) -> None:
     done = here(*arguments, "--data", data)
 
     assert (done.exit_code, done.stdout) == (1, "")
@@ -116,7 +116,7 @@ def test_what_the_api_would_refuse_is_refused_with_a_sentence(data: str, argumen
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_short_password_is_refused_and_not_repeated(data: str) -> None:
+def test_a_short_password_is_rejected_and_not_echoed(data: str) -> None:
     arguments = ("user", "create", "x", "--role", "viewer", "--password-stdin", "--data", data)
     done = here(*arguments, stdin="hunter2\n")
 
@@ -124,7 +124,7 @@ def test_a_short_password_is_refused_and_not_repeated(data: str) -> None:
     assert "hunter2" not in done.output
 
 
-def test_a_group_is_made_changed_and_removed(data: str) -> None:
+def test_a_group_can_be_created_changed_and_removed(data: str) -> None:
     for name in ("ann", "bob"):
         here("user", "create", name, "--role", "reviewer", "--data", data)
 
@@ -135,7 +135,7 @@ def test_a_group_is_made_changed_and_removed(data: str) -> None:
     assert here_json("group", "list", "--data", data)["items"] == []
 
 
-def test_check_tells_each_setting_and_where_it_comes_from(data: str) -> None:
+def test_check_lists_each_setting_with_its_source(data: str) -> None:
     checked = here_json("check", "--data", data, ASSENT_PORT="8080", ASSENT_PROT="1")
 
     found = {each["name"]: each for each in checked["settings"]}
@@ -151,7 +151,7 @@ def test_check_changes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_check_asks_for_a_migration_where_one_is_missing_and_migrate_does_it(tmp_path: Path) -> None:
+def test_check_reports_a_missing_migration_and_migrate_applies_it(tmp_path: Path) -> None:
     (tmp_path / "assent.db").touch()
 
     before = here("check", "--data", str(tmp_path))
@@ -174,7 +174,7 @@ def test_check_asks_for_a_migration_where_one_is_missing_and_migrate_does_it(tmp
         ("ASSENT_DATA_DIR", "/dev/null/data", "--data"),
     ],
 )
-def test_a_bad_setting_is_one_sentence_and_exit_code_1(command: str, setting: str, value: str, said: str) -> None:
+def test_an_invalid_setting_is_reported_with_exit_code_1(command: str, setting: str, value: str, said: str) -> None:
     port = {"ASSENT_PORT": "0"} if command == "serve" and setting != "ASSENT_PORT" else {}
     done = here(command, **{setting: value, **port})
 
@@ -184,7 +184,7 @@ def test_a_bad_setting_is_one_sentence_and_exit_code_1(command: str, setting: st
     assert "Traceback" not in done.output
 
 
-def test_a_port_in_use_is_told_with_what_to_do(data: str) -> None:
+def test_a_port_in_use_is_reported_with_a_remedy(data: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -196,11 +196,11 @@ def test_a_port_in_use_is_told_with_what_to_do(data: str) -> None:
 
 
 def started(data: str) -> dict[str, str | None]:
-    """Start a server, take the line it begins with, and interrupt it."""
+    """Start a server, read its first line of output, and interrupt it."""
     process = start("serve", "--port", "0", "--data", data, "--json", env=environment())
     assert process.stdout is not None
     welcome: dict[str, str | None] = json.loads(process.stdout.readline())
-    # Before it is ready, an interrupt can hit Python where nobody hears it.
+    # Before the server is ready, Python may not handle an interrupt yet.
     assert ready(str(welcome["url"]), process)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=300)
@@ -208,7 +208,7 @@ def started(data: str) -> dict[str, str | None]:
     return welcome
 
 
-def test_the_first_start_has_a_token_to_begin_with_and_the_second_has_not(data: str) -> None:
+def test_only_the_first_start_creates_an_agent_token(data: str) -> None:
     first, second = started(data), started(data)
 
     assert str(first["agentToken"]).startswith("asta_")
@@ -218,7 +218,7 @@ def test_the_first_start_has_a_token_to_begin_with_and_the_second_has_not(data: 
     assert first["signInLink"] != second["signInLink"]
 
 
-def test_the_welcome_can_be_copied_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+def test_links_and_commands_in_the_welcome_can_be_copied(capsys: pytest.CaptureFixture[str]) -> None:
     link, token = "http://127.0.0.1:7373/sign-in/astl_" + "x" * 49, "asta_" + "y" * 49
 
     print_welcome({"url": "http://127.0.0.1:7373", "signInLink": link, "agentToken": token})
@@ -240,18 +240,18 @@ def test_the_welcome_can_be_copied_as_it_stands(capsys: pytest.CaptureFixture[st
         ("plain", "plain"),
     ],
 )
-def test_a_password_in_an_address_is_not_shown(address: str, shown: str) -> None:
+def test_passwords_in_urls_are_not_shown(address: str, shown: str) -> None:
     assert without_password(address) == shown
 
 
-def test_a_variable_nobody_reads_is_named() -> None:
+def test_unknown_assent_variables_are_reported() -> None:
     assert strangers(["ASSENT_PORT", "ASSENT_TOKEN", "PATH"]) == []
     assert strangers(["ASSENT_DATADIR"]) == [
         ("ASSENT_DATADIR", "ASSENT_DATADIR is not a setting. Did you mean ASSENT_DATA_DIR?")
     ]
 
 
-def test_a_person_creates_their_own_token_signed_in_and_nobody_elses(desk: Desk) -> None:
+def test_a_signed_in_person_can_create_tokens_only_for_themselves(desk: Desk) -> None:
     done = run(
         "token", "create", "--kind", "reviewer", "--name", "laptop", "--signed-in", "--json", env=desk.as_reviewer()
     )
@@ -268,7 +268,7 @@ def test_a_person_creates_their_own_token_signed_in_and_nobody_elses(desk: Desk)
     assert run("token", "create", "--kind", "viewer", "--name", "x", "--signed-in", env=desk.as_agent()).returncode != 0
 
 
-def test_the_operator_confirms_a_reset_and_moves_a_home(tmp_path: Path) -> None:
+def test_the_operator_can_change_a_home_project_and_confirm_a_reset(tmp_path: Path) -> None:
     at = ("--data", str(tmp_path))
     here_json("user", "create", "bob", "--role", "reviewer", *at)
     assert here_json("user", "home", "bob", "*", *at) == {"name": "bob", "home": "*"}

@@ -1,4 +1,4 @@
-"""Every command records an administrative event, only reads, or goes through an endpoint that is proven elsewhere."""
+"""Every command records an admin event, only reads, or calls an endpoint that other tests cover."""
 
 import contextlib
 import json
@@ -12,28 +12,29 @@ from pathlib import Path
 
 import pytest
 
-from assent.cli.commands import HOMES
 from assent.cli.data import on_data, operator
 from assent.cli.main import loaded
-from assent.domain.access import Kind, Principal, Role
-from assent.domain.admin_log import ACTS as TYPES
-from assent.domain.admin_log import AdminEvent
-from assent.settings import Settings
-from assent.store.admin_log import SELECT, event_of
+from assent.cli.registry import HOMES
+from assent.core.access import Kind, Principal, Role
+from assent.kernel.settings import Settings
+from assent.people.usecases.people import PeopleService
+from assent.platform.admin_events import ACTS as TYPES
+from assent.platform.admin_events import AdminEvent
+from assent.platform.admin_log import SELECT, event_of
 from tests.api.outside import PROCESS, PUSH, SECRET
 from tests.api.test_administrative_acts import ACTS as ENDPOINT_ACTS
 from tests.api.test_administrative_acts import classified as endpoints
-from tests.api.test_rules_file import file_of
 from tests.cli.commands import COMMAND, Desk, environment, here, here_json, run
 from tests.cli.test_broken_file import leaves, on_the_data
-from tests.cli.test_delivery import settled
-from tests.cli.test_receipts import approved
-from tests.cli.test_receipts import call as receipt_call
-from tests.cli.test_triggers import WHSEC, sent
+from tests.delivery.commands.test_delivery import settled
+from tests.policy.api.test_rules_file import file_of
+from tests.policy.commands.test_receipts import approved
+from tests.policy.commands.test_receipts import call as receipt_call
 from tests.sdk.scripted import Say, scripted
 from tests.support.admin_events import assert_recorded
 from tests.support.nodes import free_port, prepared, ready, server
 from tests.support.original import OriginalService, minute
+from tests.triggers.commands.test_triggers import WHSEC, sent
 from tests.web.test_administrative_forms import classified as forms
 
 ASKS = "POST /api/breakpoints"
@@ -87,7 +88,7 @@ BY_ENDPOINT: dict[str, tuple[str, ...]] = {
     "trigger suspend": ("POST /api/triggers/{trigger_id}/suspend",),
     "trigger test": ("POST /api/trigger-events/test",),
 }
-"""Commands that talk to a server, with the endpoints that they call to change something or to ask what would be."""
+"""Commands that contact a server, with the endpoints that they call to make or preview a change."""
 READS = {
     *("breakpoint:history", "breakpoint:list-rules", "inbox", "process list", "receipt get", "receipt keys", "show"),
     *("channel links", "channel list", "channel manifest", "channel show", "delivery list", "delivery show"),
@@ -123,7 +124,7 @@ READS_DATA: dict[str, tuple[str, ...]] = {
     "trigger validate": (),
     "user list": (),
 }
-"""Commands on the data that change no state that events are about, with their arguments."""
+"""Commands on the data that change nothing for which events are recorded, with their arguments."""
 ASKING = """
 from assent import process
 
@@ -138,12 +139,12 @@ EVE = Principal(kind=Kind.PERSON, id="per_eve", name="eve", project="default", r
 
 @dataclass
 class Place:
-    """A data directory, of which events since the last look are new; and what earlier commands made."""
+    """A data directory, the events since the previous check, and the IDs of objects that commands created."""
 
     folder: Path
     kept: dict[str, str] = field(default_factory=dict[str, str])
     office: Desk | None = None
-    """A server on the data, whose reviewer is an admin."""
+    """A server that uses the data; its reviewer is an admin."""
     seen: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
 
     @property
@@ -169,27 +170,27 @@ class Place:
 
 @dataclass(frozen=True)
 class Act:
-    """A command, and the type of the event that it must leave."""
+    """A command, and the type of the event that it must record."""
 
     command: str
     arguments: tuple[str, ...]
     type: str
     keep: str = ""
-    """The name under which the id that it returns is kept."""
+    """The name under which to keep the returned ID."""
     prepare: Callable[[Place], None] | None = None
     stdin: str | None = None
     by: str = "admin"
-    """Whose token a command sends that talks to a server."""
+    """Whose token a command sends to a server."""
 
 
 def reset_by_an_admin(place: Place) -> None:
     changes = {"password": "a password that eve knows"}
-    on_data(place.settings, lambda node, tx: node.people.change_person(tx, "zoe", changes, by=EVE))
+    on_data(place.settings, lambda node, tx: node[PeopleService].change_person(tx, "zoe", changes, by=EVE))
 
 
 def open_second_project(place: Place) -> None:
     by = operator("default")
-    on_data(place.settings, lambda node, tx: node.people.create_project(tx, "second", "Second", "owner", by=by))
+    on_data(place.settings, lambda node, tx: node[PeopleService].create_project(tx, "second", "Second", "owner", by=by))
 
 
 def fill_original(place: Place) -> None:
@@ -198,7 +199,7 @@ def fill_original(place: Place) -> None:
 
 
 def back_up_and_remove(place: Place) -> None:
-    """Leave nothing but a backup: what is restored has the same events, and one more."""
+    """Replace the data with a backup; the restored data has the same events and one more."""
     assert here("backup", str(place.folder / "saved.tar"), "--data", str(place.data)).exit_code == 0
     place.new()
     shutil.rmtree(place.data)
@@ -226,7 +227,7 @@ ACTS = [
     Act("restore", ("{folder}/saved.tar",), "data-restored", prepare=back_up_and_remove),
 ]
 SERVED = {"serve"}
-"""Performed in a test of its own."""
+"""Commands with a separate test."""
 
 
 def write_rules_file(place: Place) -> None:
@@ -234,7 +235,7 @@ def write_rules_file(place: Place) -> None:
 
 
 def send_event(place: Place) -> None:
-    """Send a push to the trigger, which is suspended."""
+    """Send a push event to the suspended trigger."""
     push = place.folder / "push.json"
     push.write_text(json.dumps({"headers": {"X-GitHub-Event": "push", "Host": "github.com"}, "body": PUSH}))
     place.kept["event_id"] = event = sent(place.desk, push)["eventId"]
@@ -251,13 +252,13 @@ def give_up_a_firing(place: Place) -> None:
 
 
 def start_a_run(place: Place) -> None:
-    """Have an agent start a run that waits for an answer."""
+    """Start a run as an agent; the run waits for an answer."""
     with place.desk.agent() as agent:
         place.kept["run_id"] = agent.start_run("ask-first").id
 
 
 def fail_a_run(place: Place) -> None:
-    """Have an agent start a run that fails: it has no event to read."""
+    """Start a run as an agent; the run fails because it has no event to read."""
     with place.desk.agent() as agent:
         place.kept["run_id"] = run_id = agent.start_run("fix-ci").id
         while agent.run(run_id).state != "failed":
@@ -265,7 +266,7 @@ def fail_a_run(place: Place) -> None:
 
 
 def refuse_a_delivery(place: Place) -> None:
-    """Have a delivery given up, whose receiver says 400."""
+    """Create a dead delivery, whose receiver responds with 400."""
     with scripted([Say(400, {})]) as receiver:
         asked = place.desk.asked(callback_url=f"{receiver.url}/refused")
         place.kept["delivery_id"] = settled(place.desk, asked.id, "dead")
@@ -313,12 +314,12 @@ CALLS = [
     Act("receipt rotate-key", (), "receipt-key-created"),
     Act("receipt verify", ("{folder}/receipt.json", "--consume"), "receipt-used", prepare=fetch_receipt, by="agent"),
 ]
-"""Commands that talk to a server and administer something."""
+"""Commands that perform an administrative action on a server."""
 
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Place]:
-    """A place with a server that may send to this machine and has two processes."""
+    """A place with a server that can send to this machine and has two registered processes."""
     place = Place(tmp_path, {"folder": str(tmp_path)})
     agent, admin = prepared(place.settings, "agent", "admin")
     place.settings.process_folder.mkdir(parents=True)
@@ -345,26 +346,26 @@ def test_every_command_is_classified_once() -> None:
     assert sorted(listed) == sorted(found)
 
 
-def test_commands_on_the_data_are_performed_here_or_read() -> None:
+def test_commands_on_the_data_either_record_an_event_or_only_read() -> None:
     assert on_the_data() - {"worker"} == {each.command for each in ACTS} | SERVED | set(READS_DATA)
 
 
-def test_every_endpoint_that_a_command_goes_through_is_classified() -> None:
+def test_every_endpoint_listed_for_a_command_exists() -> None:
     named = {each for several in BY_ENDPOINT.values() for each in several}
     assert sorted(named - endpoints() - forms()) == []
 
 
-def test_every_command_that_goes_through_an_administrative_endpoint_is_performed() -> None:
+def test_every_command_that_calls_an_administrative_endpoint_is_tested() -> None:
     administrative = {each.endpoint.partition("?")[0] for each in ENDPOINT_ACTS}
     found = {command for command, several in BY_ENDPOINT.items() if administrative & set(several)}
     assert found - {"gate"} == {each.command for each in CALLS}
 
 
-def test_every_act_of_a_command_is_a_type_of_event() -> None:
+def test_every_act_has_a_known_event_type() -> None:
     assert {each.type for each in (*ACTS, *CALLS)} <= set(TYPES)
 
 
-def test_every_command_on_the_data_leaves_an_event_with_actor_before_and_after(place: Place) -> None:
+def test_every_command_on_the_data_records_an_event_with_actor_before_and_after(place: Place) -> None:
     assert here("user", "list", "--data", str(place.data)).exit_code == 0
     for act in ACTS:
         if act.prepare is not None:
@@ -381,7 +382,7 @@ def test_every_command_on_the_data_leaves_an_event_with_actor_before_and_after(p
     assert here_json("audit", "verify", "--data", str(place.data))["findings"] == []
 
 
-def test_every_command_over_http_leaves_an_event_with_actor_token_before_and_after(served: Place) -> None:
+def test_every_command_over_http_records_an_event_with_actor_token_before_and_after(served: Place) -> None:
     tokens = {"admin": served.desk.reviewer_token, "agent": served.desk.agent_token}
     actors = {"admin": "person:owner", "agent": "agent:"}
     for act in CALLS:
@@ -399,7 +400,7 @@ def test_every_command_over_http_leaves_an_event_with_actor_token_before_and_aft
     assert here_json("audit", "verify", "--data", str(served.data))["findings"] == []
 
 
-def test_a_gate_leaves_an_event_when_it_uses_the_receipt(served: Place) -> None:
+def test_a_gate_records_an_event_when_it_consumes_the_receipt(served: Place) -> None:
     with served.desk.reviewer() as admin:
         admin.add_rule("*", "auto-approve")
     served.new()
@@ -409,7 +410,7 @@ def test_a_gate_leaves_an_event_when_it_uses_the_receipt(served: Place) -> None:
     assert_recorded(served.new(), "receipt-used", "gate", actor="agent:", via="token:tok_")
 
 
-def test_a_command_that_only_reads_leaves_no_event(place: Place) -> None:
+def test_read_only_commands_record_no_event(place: Place) -> None:
     at = ("--data", str(place.data))
     fill_original(place)
     [imported] = here_json("import", str(place.folder / "original.db"), *at)["imported"]
@@ -423,7 +424,7 @@ def test_a_command_that_only_reads_leaves_no_event(place: Place) -> None:
         assert place.new() == [], command
 
 
-def test_the_start_of_a_server_records_the_first_token_the_link_and_what_its_file_sets_up(place: Place) -> None:
+def test_starting_a_server_records_the_first_token_the_link_and_the_configured_objects(place: Place) -> None:
     (place.folder / "assent.yaml").write_text(ASSENT_YAML)
     port = free_port()
     called = [*COMMAND, "serve", "--port", str(port), "--data", str(place.data)]

@@ -1,4 +1,4 @@
-"""Looking the data over on the command line, and holding it."""
+"""Verifying the data and placing legal holds on the command line."""
 
 import asyncio
 import json
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
+from tests.audit.usecases.living import live
 from tests.cli.commands import Desk, here, here_json
-from tests.services.living import live
 from tests.support.nodes import ManualClock, running_node
 from tests.support.tampering import unlocked
 
@@ -57,7 +57,7 @@ def test_every_finding_is_listed_with_exit_code_1(sqlite_settings: Settings, liv
     }
 
 
-def test_an_audit_can_be_narrowed(sqlite_settings: Settings, lived: dict[str, str]) -> None:
+def test_an_audit_can_be_limited_to_a_breakpoint_or_project(sqlite_settings: Settings, lived: dict[str, str]) -> None:
     with unlocked(sqlite_settings) as opened:
         opened.run("UPDATE assent_breakpoints SET votes = 7 WHERE id = :id", id=lived["rejected"])
     at = place(sqlite_settings)
@@ -72,7 +72,7 @@ def test_an_audit_can_be_narrowed(sqlite_settings: Settings, lived: dict[str, st
         assert f"{unknown[1]} not found" in refused.stderr
 
 
-def test_an_audit_writes_nothing(sqlite_settings: Settings, tmp_path: Path) -> None:
+def test_an_audit_does_not_modify_the_data(sqlite_settings: Settings, tmp_path: Path) -> None:
     missing = here("audit", "verify", "--data", str(tmp_path / "nowhere"))
     assert (missing.exit_code, list(tmp_path.glob("nowhere"))) == (1, [])
     before = dump(sqlite_settings)
@@ -88,14 +88,16 @@ def dump(settings: Settings) -> list[str]:
         connection.close()
 
 
-def test_an_audit_works_beside_a_running_server(desk: Desk) -> None:
+def test_an_audit_works_while_a_server_is_running(desk: Desk) -> None:
     for n in range(3):
         desk.asked(f"Number {n}?")
     assert here_json("audit", "verify", "--data", str(desk.data))["breakpoints"] >= 3
     assert here_json("fsck", "--data", str(desk.data))["ok"]
 
 
-def test_fsck_names_every_promise_and_what_it_could_not_check(sqlite_settings: Settings, lived: dict[str, str]) -> None:
+def test_fsck_lists_every_invariant_and_what_it_could_not_check(
+    sqlite_settings: Settings, lived: dict[str, str]
+) -> None:
     del lived
     shown = here("fsck", *place(sqlite_settings))
     checks = {each["name"]: each for each in here_json("fsck", *place(sqlite_settings))["checks"]}
@@ -108,7 +110,7 @@ def test_fsck_names_every_promise_and_what_it_could_not_check(sqlite_settings: S
     assert checks["I4"]["lookedAt"] > 0
 
 
-def test_fsck_reports_a_broken_promise_with_exit_code_1(sqlite_settings: Settings, lived: dict[str, str]) -> None:
+def test_fsck_reports_a_broken_invariant_with_exit_code_1(sqlite_settings: Settings, lived: dict[str, str]) -> None:
     with unlocked(sqlite_settings) as opened:
         opened.run("UPDATE assent_labels SET project_id = 'x' WHERE id = :id", id=lived["waiting"])
 
@@ -119,7 +121,7 @@ def test_fsck_reports_a_broken_promise_with_exit_code_1(sqlite_settings: Setting
     assert lived["waiting"] in done.stdout
 
 
-def test_fsck_compares_with_what_was_acknowledged(
+def test_fsck_compares_the_data_with_acknowledged_writes(
     sqlite_settings: Settings, lived: dict[str, str], tmp_path: Path
 ) -> None:
     file = tmp_path / "acked.jsonl"
@@ -137,7 +139,7 @@ def test_fsck_compares_with_what_was_acknowledged(
     assert here("fsck", "--expect", str(tmp_path / "none"), *place(sqlite_settings)).exit_code == 1
 
 
-def test_hostile_text_in_the_data_is_shown_harmless(sqlite_settings: Settings, lived: dict[str, str]) -> None:
+def test_control_characters_in_the_data_are_escaped(sqlite_settings: Settings, lived: dict[str, str]) -> None:
     with unlocked(sqlite_settings) as opened:
         opened.run(
             "UPDATE assent_events SET type = :type WHERE breakpoint_id = :id", type="\x1b[2Jx", id=lived["waiting"]
@@ -146,7 +148,7 @@ def test_hostile_text_in_the_data_is_shown_harmless(sqlite_settings: Settings, l
     assert "\x1b[2J" not in done.stdout
 
 
-def test_a_hold_is_placed_listed_and_lifted(settings: Settings) -> None:
+def test_a_hold_can_be_placed_listed_and_lifted(settings: Settings) -> None:
     where = {"ASSENT_DATA_DIR": str(settings.data_dir), "ASSENT_DATABASE_URL": settings.database_url}
     env = {name: value for name, value in where.items() if value is not None}
 
@@ -174,12 +176,12 @@ def test_a_hold_is_placed_listed_and_lifted(settings: Settings) -> None:
         ("lift", "hold_none"),
     ],
 )
-def test_a_hold_on_nothing_is_refused_with_a_sentence(sqlite_settings: Settings, arguments: tuple[str, ...]) -> None:
+def test_an_invalid_hold_yields_a_one_line_error(sqlite_settings: Settings, arguments: tuple[str, ...]) -> None:
     done = here("hold", *arguments, *place(sqlite_settings))
     assert (done.exit_code, done.stdout) == (1, "")
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_hold_can_be_of_one_breakpoint(sqlite_settings: Settings, lived: dict[str, str]) -> None:
+def test_a_hold_can_cover_a_single_breakpoint(sqlite_settings: Settings, lived: dict[str, str]) -> None:
     placed = here_json("hold", "place", "--reason", "x", "--breakpoint", lived["approved"], *place(sqlite_settings))
     assert placed["breakpointId"] == lived["approved"]

@@ -1,4 +1,4 @@
-"""Backing up beside a running server, and starting from what was restored."""
+"""Backing up while a server is running, and starting a server from a restored backup."""
 
 import json
 import shutil
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from tests.cli.commands import Desk, environment, here, here_json, run
 from tests.support.nodes import prepared, server
 from tests.support.postgres import new_database
@@ -21,7 +21,7 @@ def data(tmp_path: Path, sqlite_template: Path) -> Path:
     return folder
 
 
-def test_a_backup_beside_a_running_server_starts_another_one(desk: Desk, tmp_path: Path) -> None:
+def test_a_backup_of_a_running_server_can_start_another_server(desk: Desk, tmp_path: Path) -> None:
     asked = desk.asked("Does it come back?")
     made = here_json("backup", str(tmp_path), "--data", str(desk.data))
     desk.asked("Too late?")
@@ -38,7 +38,7 @@ def test_a_backup_beside_a_running_server_starts_another_one(desk: Desk, tmp_pat
         assert desk.found(asked.id).status == "waiting"
 
 
-def test_postgresql_goes_into_a_new_database_and_serves(
+def test_a_postgresql_backup_can_be_restored_into_a_new_database(
     postgres_settings: Settings, postgres_url: str, tmp_path: Path
 ) -> None:
     agent, reviewer = prepared(postgres_settings, "agent", "reviewer")
@@ -59,7 +59,7 @@ def test_postgresql_goes_into_a_new_database_and_serves(
     assert "not empty" in again.stderr
 
 
-def test_keys_stay_at_home_unless_they_are_asked_for(data: Path, tmp_path: Path) -> None:
+def test_keys_are_backed_up_only_on_request(data: Path, tmp_path: Path) -> None:
     secret = here_json("project", "callback-secret", "--data", str(data))["items"]
     without = here("backup", str(tmp_path / "without.tar"), "--data", str(data))
     here_json("backup", str(tmp_path / "with.tar"), "--with-keys", "--data", str(data))
@@ -76,7 +76,7 @@ def test_keys_stay_at_home_unless_they_are_asked_for(data: Path, tmp_path: Path)
     assert stat.S_IMODE((tmp_path / "b" / "assent.keys").stat().st_mode) == 0o600
 
 
-def test_force_puts_present_data_aside_and_says_where(data: Path, tmp_path: Path) -> None:
+def test_force_moves_existing_data_aside_and_reports_the_path(data: Path, tmp_path: Path) -> None:
     here_json("backup", str(tmp_path / "b.tar"), "--data", str(data))
     here("user", "create", "late", "--role", "viewer", "--data", str(data))
     refused = here("restore", str(tmp_path / "b.tar"), "--data", str(data))
@@ -99,7 +99,7 @@ def test_force_puts_present_data_aside_and_says_where(data: Path, tmp_path: Path
         (("backup", "{tmp}/new.tar", "--data", "{tmp}/empty"), "does not contain any data"),
     ],
 )
-def test_a_refusal_is_one_sentence_and_changes_nothing(
+def test_a_rejected_backup_or_restore_prints_one_line_and_changes_nothing(
     data: Path, tmp_path: Path, arguments: tuple[str, ...], said: str
 ) -> None:
     (tmp_path / "bad.tar").write_bytes(b"x" * 9999)
@@ -113,7 +113,9 @@ def test_a_refusal_is_one_sentence_and_changes_nothing(
     assert sorted(path.name for path in tmp_path.rglob("*")) == before
 
 
-def test_a_backup_of_the_other_database_is_refused(data: Path, postgres_settings: Settings, tmp_path: Path) -> None:
+def test_a_backup_of_the_other_database_type_is_rejected(
+    data: Path, postgres_settings: Settings, tmp_path: Path
+) -> None:
     here_json("backup", str(tmp_path / "b.tar"), "--data", str(data))
     done = here("restore", str(tmp_path / "b.tar"), ASSENT_DATABASE_URL=str(postgres_settings.database_url))
 
@@ -121,7 +123,7 @@ def test_a_backup_of_the_other_database_is_refused(data: Path, postgres_settings
     assert "is from SQLite, but the server is configured to use PostgreSQL" in done.stderr
 
 
-def test_a_backup_does_not_migrate_what_it_reads(tmp_path: Path) -> None:
+def test_a_backup_does_not_migrate_its_source(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "assent.db").touch()
     done = here("backup", str(tmp_path / "b.tar"), "--data", str(tmp_path / "data"))
@@ -130,7 +132,7 @@ def test_a_backup_does_not_migrate_what_it_reads(tmp_path: Path) -> None:
     assert "not a valid Assent data file" in done.stderr
 
 
-def test_nothing_but_the_result_is_printed_where_there_is_no_terminal(desk: Desk, tmp_path: Path) -> None:
+def test_only_the_result_is_printed_without_a_terminal(desk: Desk, tmp_path: Path) -> None:
     done = run("backup", str(tmp_path / "b.tar"), "--json", "--data", str(desk.data), env=environment())
 
     assert done.returncode == 0

@@ -1,4 +1,4 @@
-"""A mistake in assent.yaml blocks only the commands that need what it sets up."""
+"""A mistake in assent.yaml blocks only commands that use the affected settings."""
 
 import contextlib
 import re
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from assent.cli.commands import HOMES
 from assent.cli.main import loaded
+from assent.cli.registry import HOMES
 from tests.cli.commands import here
 
 SOURCES = "sources:\n  repo: {type: git, path: 5}\n"
@@ -70,7 +70,7 @@ def leaves(name: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 
 def on_the_data() -> set[str]:
-    """Every command that works on the data itself; the others talk to a server."""
+    """Return every command that uses the data directly; the others contact a server."""
     return {
         path
         for name in HOMES
@@ -79,11 +79,11 @@ def on_the_data() -> set[str]:
     }
 
 
-def test_every_command_on_the_data_is_in_the_table() -> None:
+def test_every_command_on_the_data_is_listed_in_the_table() -> None:
     assert on_the_data() == set(ARGUMENTS) | NEEDS_THE_FILE
 
 
-def test_commands_that_talk_to_a_server_read_no_settings() -> None:
+def test_client_commands_read_no_server_settings() -> None:
     modules = {
         home.module for name, home in HOMES.items() if not any(each.split()[0] == name for each in on_the_data())
     }
@@ -99,7 +99,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("command", ARGUMENTS)
-def test_a_command_on_the_data_does_the_same_with_a_broken_file(place: Path, command: str) -> None:
+def test_a_command_on_the_data_works_with_an_invalid_file(place: Path, command: str) -> None:
     called = (*command.split(), *ARGUMENTS[command])
     without = here(*called, "--data", "one", stdin="correct horse battery\n")
     (place / "saved.tar").unlink(missing_ok=True)
@@ -111,7 +111,7 @@ def test_a_command_on_the_data_does_the_same_with_a_broken_file(place: Path, com
 
 
 @pytest.mark.parametrize("mistake", BROKEN)
-def test_no_mistake_that_does_not_concern_the_data_blocks_a_new_user(place: Path, mistake: str) -> None:
+def test_unrelated_mistakes_in_the_file_do_not_block_a_new_user(place: Path, mistake: str) -> None:
     (place / "assent.yaml").write_text(BROKEN[mistake])
     done = here("user", "create", "ada", "--role", "reviewer")
 
@@ -123,7 +123,7 @@ def test_no_mistake_that_does_not_concern_the_data_blocks_a_new_user(place: Path
 
 @pytest.mark.parametrize("mistake", BROKEN)
 @pytest.mark.parametrize("command", ["serve", "check"])
-def test_a_server_and_check_still_refuse_every_mistake(place: Path, command: str, mistake: str) -> None:
+def test_serve_and_check_reject_every_mistake_in_the_file(place: Path, command: str, mistake: str) -> None:
     (place / "assent.yaml").write_text(BROKEN[mistake])
     done = here(command, **({"ASSENT_PORT": "0"} if command == "serve" else {}))
 
@@ -132,7 +132,7 @@ def test_a_server_and_check_still_refuse_every_mistake(place: Path, command: str
 
 
 @pytest.mark.parametrize("setting", ["data_dir: elsewhere", "database_url: postgresql://db/assent", "secret_keys: [x]"])
-def test_a_file_that_cannot_be_read_and_may_say_where_the_data_is_is_not_left_out(place: Path, setting: str) -> None:
+def test_an_unparsable_file_that_may_set_the_data_location_is_not_ignored(place: Path, setting: str) -> None:
     (place / "assent.yaml").write_text(f"{setting}\nsources: [\n")
     done = here("user", "create", "ada", "--role", "reviewer")
 
@@ -141,7 +141,7 @@ def test_a_file_that_cannot_be_read_and_may_say_where_the_data_is_is_not_left_ou
     assert not (place / "data").exists()
 
 
-def test_an_explicit_data_directory_makes_up_for_it(place: Path) -> None:
+def test_an_explicit_data_directory_overrides_an_unparsable_file(place: Path) -> None:
     (place / "assent.yaml").write_text("data_dir: elsewhere\nsources: [\n")
 
     assert here("user", "create", "ada", "--role", "reviewer", "--data", "here").exit_code == 0
@@ -149,7 +149,7 @@ def test_an_explicit_data_directory_makes_up_for_it(place: Path) -> None:
     assert not (place / "elsewhere").exists()
 
 
-def test_a_command_on_the_data_still_takes_its_own_settings_from_the_file(place: Path) -> None:
+def test_a_command_on_the_data_still_reads_its_own_settings_from_the_file(place: Path) -> None:
     (place / "assent.yaml").write_text("data_dir: elsewhere\npublic_url: https://assent.example\n" + SOURCES)
     done = here("user", "create", "ada", "--role", "reviewer", "--json")
 
@@ -158,7 +158,7 @@ def test_a_command_on_the_data_still_takes_its_own_settings_from_the_file(place:
     assert (place / "elsewhere" / "assent.db").exists()
 
 
-def test_a_setting_that_the_command_needs_is_refused_with_its_name(place: Path) -> None:
+def test_an_error_about_a_required_setting_names_it(place: Path) -> None:
     (place / "assent.yaml").write_text("port: many\n")
     done = here("user", "create", "ada", "--role", "reviewer")
 

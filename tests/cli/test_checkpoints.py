@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from assent.domain import checkpoints, merkle
-from assent.settings import Settings
+from assent.audit import checkpoint as checkpoints
+from assent.audit import merkle
+from assent.kernel.settings import Settings
+from tests.audit.usecases.living import live
+from tests.audit.usecases.logging_lives import second_opinion
 from tests.cli.commands import here, here_json
-from tests.services.living import live
-from tests.services.logging_lives import second_opinion
 from tests.support.nodes import ManualClock, running_node
 from tests.support.tampering import unlocked
 
@@ -31,7 +32,7 @@ def at(sqlite_settings: Settings, lived: dict[str, str]) -> tuple[str, str]:
     return ("--data", str(sqlite_settings.data_dir))
 
 
-def test_a_checkpoint_is_made_shown_and_verified(at: tuple[str, str]) -> None:
+def test_a_checkpoint_can_be_created_and_verified(at: tuple[str, str]) -> None:
     assert here("audit", "keys", *at).exit_code == 1
     made = here_json("audit", "checkpoint", *at)
     assert made["events"] == made["checkpoint"]["size"] > 0
@@ -48,7 +49,7 @@ def test_a_checkpoint_is_made_shown_and_verified(at: tuple[str, str]) -> None:
     assert here("audit", "verify", "--key", "nonsense", *at).exit_code == 1
 
 
-def test_a_proof_is_of_a_breakpoint_or_of_one_event(at: tuple[str, str], lived: dict[str, str]) -> None:
+def test_a_proof_covers_a_breakpoint_or_a_single_event(at: tuple[str, str], lived: dict[str, str]) -> None:
     here("audit", "checkpoint", *at)
     whole = here_json("audit", "proof", lived["approved"], *at)
     one = here_json("audit", "proof", f"{lived['approved']}:2", *at)
@@ -64,7 +65,7 @@ def test_a_proof_is_of_a_breakpoint_or_of_one_event(at: tuple[str, str], lived: 
     assert here("audit", "consistency", "1", "7", *at).exit_code == 1
 
 
-def test_an_export_is_checked_by_a_program_that_is_not_ours(at: tuple[str, str], tmp_path: Path) -> None:
+def test_an_export_is_verified_by_an_independent_program(at: tuple[str, str], tmp_path: Path) -> None:
     here("audit", "checkpoint", *at)
     for name, more in (("all.jsonl", ()), ("one.jsonl", ("--project", "default"))):
         written = here_json("audit", "export", str(tmp_path / name), *more, *at)
@@ -76,7 +77,7 @@ def test_an_export_is_checked_by_a_program_that_is_not_ours(at: tuple[str, str],
     assert sorted(path.name for path in tmp_path.glob("*.jsonl*")) == ["all.jsonl", "one.jsonl"]
 
 
-def test_an_anchor_is_compared_where_it_is_named(
+def test_verify_compares_checkpoints_with_the_given_anchors(
     at: tuple[str, str], sqlite_settings: Settings, tmp_path: Path
 ) -> None:
     anchors = tmp_path / "anchors.jsonl"

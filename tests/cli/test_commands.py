@@ -1,4 +1,4 @@
-"""What holds for every command there is."""
+"""Rules that apply to every command."""
 
 import re
 import subprocess
@@ -11,16 +11,16 @@ import pytest
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from assent.cli.commands import HOMES
 from assent.cli.help import value_of
 from assent.cli.main import loaded
+from assent.cli.registry import HOMES
 from tests.cli.commands import environment, here, run
 from tools.docs.cli import every_command
 from tools.docs.cli import options as visible_options
 
 COMMANDS = {path: command for _, path, command in every_command()}
 VALUE = re.compile(r"[A-Z]+(_[A-Z]+)*|[A-Z]+=[A-Z]+(,…)?|PATH\[:FORMAT\]|HOST\[:PORT\]|\[-?[a-z]+([|-][a-z-]+)*\]")
-"""How a value may be shown: a word in capitals, a pair of them, or the choices."""
+"""The allowed placeholders: a word in capitals, a pair of such words, or the choices."""
 RAW_TYPE = re.compile(r"<[A-Za-z|\[\], -]+>|\{[A-Z]+\}|\b(str|bool|float|FileBinaryRead|FileText)\b")
 
 
@@ -33,7 +33,7 @@ def every_group() -> Iterator[str]:
     yield from (name for name in HOMES if isinstance(loaded(name), TyperGroup))
 
 
-def test_every_command_a_module_has_is_reachable() -> None:
+def test_every_command_of_a_module_is_registered() -> None:
     modules = {home.module for home in HOMES.values()}
     homes = {each: set(get_group(import_module(each).app).commands) for each in modules}
 
@@ -41,7 +41,7 @@ def test_every_command_a_module_has_is_reachable() -> None:
 
 
 @pytest.mark.parametrize("name", HOMES)
-def test_the_list_says_of_a_command_what_its_own_help_says(name: str) -> None:
+def test_the_command_list_shows_the_same_summary_as_the_help(name: str) -> None:
     assert HOMES[name].told == loaded(name).help
 
 
@@ -61,7 +61,7 @@ def test_help_shows_no_python_type(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(every_group()))
-def test_help_of_a_group_shows_no_python_type(name: str) -> None:
+def test_group_help_shows_no_python_type(name: str) -> None:
     done = here(*name.split(), "--help", COLUMNS="250")
 
     assert done.exit_code == 0
@@ -99,7 +99,7 @@ def test_options_have_the_same_name_in_every_command(name: str) -> None:
         ("breakpoint:should-auto-approve", "--tags", "--tag"),
     ],
 )
-def test_a_former_option_name_is_hidden_and_says_what_to_use(name: str, old: str, new: str) -> None:
+def test_a_deprecated_option_is_hidden_and_names_its_replacement(name: str, old: str, new: str) -> None:
     arguments = [] if name in {"inbox", "breakpoint:history"} else ["gate.x"]
     done = here(*name.split(), *arguments, old, "x", ASSENT_URL="http://127.0.0.1:9", ASSENT_TOKEN="none")
 
@@ -115,7 +115,7 @@ def test_help_lists_every_command_under_its_heading() -> None:
     assert all(home.heading in shown for home in HOMES.values())
 
 
-def test_help_loads_nothing_of_the_server() -> None:
+def test_help_loads_no_server_module() -> None:
     code = "import sys; from assent.cli.main import app; app(['--help'], standalone_mode=False); print([*sys.modules])"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
@@ -124,28 +124,28 @@ def test_help_loads_nothing_of_the_server() -> None:
 
 
 @pytest.mark.parametrize("name", ["token", "audit", "secrets", "worker", "migrate", "backup", "import"])
-def test_a_command_on_the_data_loads_neither_api_nor_pages(name: str) -> None:
+def test_a_command_on_the_data_loads_no_api_or_web_module(name: str) -> None:
     code = f"import sys; from assent.cli.main import loaded; loaded({name!r}); print([*sys.modules])"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
-    assert "'assent.app'" in told
+    assert "'assent.node'" in told
     assert not re.search(r"'(fastapi|uvicorn|assent\.front|assent\.(api|web)\.\w+)'", told)
 
 
-def test_who_mistypes_a_command_is_told_what_there_is() -> None:
+def test_a_mistyped_command_gets_a_suggestion() -> None:
     assert "Did you mean 'approve'" in here("aprove").output
 
 
-def test_the_version_is_told() -> None:
+def test_version_prints_the_package_version() -> None:
     assert re.fullmatch(r"assent \d+\.\d+\.\d+\S*\n", here("--version").stdout)
 
 
 @pytest.mark.parametrize("arguments", [["frobnicate"], ["ask"], ["token", "create"], ["inbox", "--sort", "sideways"]])
-def test_a_usage_error_is_exit_code_2(arguments: list[str]) -> None:
+def test_a_usage_error_exits_with_code_2(arguments: list[str]) -> None:
     assert here(*arguments).exit_code == 2
 
 
-def test_no_color_is_honoured_even_where_colour_is_forced() -> None:
+def test_no_color_takes_precedence_over_force_color() -> None:
     done = run("inbox", env=environment(NO_COLOR="1", FORCE_COLOR="1"))
 
     assert "\x1b[31m" not in done.stderr

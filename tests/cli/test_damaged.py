@@ -1,4 +1,4 @@
-"""A damaged database is called that, with what to do about it, by every command that meets it."""
+"""Every command that encounters a damaged database reports the damage and how to repair it."""
 
 import contextlib
 import sqlite3
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from assent.app import migrate
-from assent.settings import Settings
+from assent.installation import migrate
+from assent.kernel.settings import Settings
 from tests.cli.commands import here
 
 
@@ -36,7 +36,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_file_that_is_not_a_database_is_called_damaged(settings: Settings, command: str) -> None:
+def test_a_file_that_is_not_a_database_is_reported_as_damaged(settings: Settings, command: str) -> None:
     overwrite(settings.sqlite_path, start=0)
     arguments = [each.format(folder=settings.data_dir.parent) for each in COMMANDS[command]]
     done = here(*arguments, "--data", str(settings.data_dir))
@@ -51,7 +51,7 @@ def test_a_file_that_is_not_a_database_is_called_damaged(settings: Settings, com
 
 
 @pytest.mark.parametrize("command", ["check", "fsck", "backup"])
-def test_damage_inside_the_file_is_found_by_those_that_read_all_of_it(settings: Settings, command: str) -> None:
+def test_commands_that_read_the_whole_file_detect_damage_inside_it(settings: Settings, command: str) -> None:
     overwrite(settings.sqlite_path, start=200 * 1024)
     arguments = [each.format(folder=settings.data_dir.parent) for each in COMMANDS[command]]
     done = here(*arguments, "--data", str(settings.data_dir))
@@ -72,7 +72,7 @@ def without_table(settings: Settings, table: str) -> None:
 
 @pytest.mark.parametrize("table", ["workflow_status", "queues", "assent_sessions"])
 @pytest.mark.parametrize("command", ["serve", "check", "fsck", "token list"])
-def test_a_missing_table_is_named(settings: Settings, command: str, table: str) -> None:
+def test_an_error_about_a_missing_table_names_it(settings: Settings, command: str, table: str) -> None:
     without_table(settings, table)
     done = here(*COMMANDS[command], "--data", str(settings.data_dir))
     said = done.output.replace("\n", " ")

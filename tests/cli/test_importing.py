@@ -1,4 +1,4 @@
-"""What the original service knows comes over with its times and outcomes; importing approves nothing."""
+"""Importing from the original service keeps times and outcomes, and approves nothing."""
 
 import asyncio
 import json
@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from assent.domain.instants import from_iso
-from assent.settings import Settings
+from assent.core.timestamps import from_iso
+from assent.kernel.settings import Settings
+from assent.people.store.people import People
 from tests.cli.commands import here, here_json
 from tests.support.nodes import Node, running_node
 from tests.support.original import OriginalService, minute
@@ -58,14 +59,14 @@ async def found(settings: Settings, breakpoint_id: str, *more: str) -> Any:
 
 
 def sound(env: dict[str, str]) -> None:
-    """Every chain adds up, every row is what its events say, and every promise is kept."""
+    """Assert that hash chains are valid, rows match their events, and all invariants hold."""
     assert here_json("audit", "verify", **env)["findings"] == []
     checks = here_json("fsck", **env)
     assert checks["ok"], checks
 
 
 def many(original: OriginalService) -> None:
-    """One of everything that the original can make."""
+    """Create one breakpoint in every state that the original service supports."""
     for author in ("ann", "telegram:bob", "Ann Example", "ann\x07\n", "x" * 300):
         released = original.create(QUESTION, title="Deploy", tags='["prod","web"]', run_id="run-1", ttl_seconds=3600)
         original.feedback(released, "carl", "Why now?", minute(1))
@@ -90,7 +91,7 @@ def many(original: OriginalService) -> None:
     original.write("INSERT INTO extensions_config VALUES ('telegram', 1, '{\"token\": \"t0p-s3cret\"}', '', '')")
 
 
-def test_everything_that_comes_over_is_sound(original: OriginalService, env: dict[str, str]) -> None:
+def test_imported_data_passes_all_checks(original: OriginalService, env: dict[str, str]) -> None:
     many(original)
     done = imported(original, env)
     assert (len(done["imported"]), done["alreadyThere"], done["comments"]) == (14, 0, 12)
@@ -111,14 +112,14 @@ def test_a_second_import_changes_nothing(original: OriginalService, env: dict[st
     assert here_json("audit", "verify", **env) == before
 
 
-def test_a_dry_run_tells_the_same_and_does_nothing(original: OriginalService, env: dict[str, str]) -> None:
+def test_a_dry_run_reports_the_same_and_writes_nothing(original: OriginalService, env: dict[str, str]) -> None:
     many(original)
     told = imported(original, env, "--dry-run")
     assert here_json("audit", "verify", **env)["breakpoints"] == 0
     assert imported(original, env) == told | {"dryRun": False}
 
 
-def test_what_is_left_behind_is_listed_with_its_reason(original: OriginalService, env: dict[str, str]) -> None:
+def test_skipped_items_are_listed_with_a_reason(original: OriginalService, env: dict[str, str]) -> None:
     many(original)
     done = imported(original, env)
     left = done["notCarried"]
@@ -140,7 +141,9 @@ def test_what_is_left_behind_is_listed_with_its_reason(original: OriginalService
     assert "t0p-s3cret" not in json.dumps(done)
 
 
-async def test_a_release_keeps_its_time_its_words_and_is_marked(original: OriginalService, settings: Settings) -> None:
+async def test_an_imported_release_keeps_its_time_and_text_and_is_marked(
+    original: OriginalService, settings: Settings
+) -> None:
     asked = original.create(QUESTION, title="Deploy", tags='["prod","web"]', run_id="run-1", ttl_seconds=3600)
     original.feedback(asked, "carl", "Why now?", minute(1))
     original.feedback(asked, "ann", "Go.", minute(2), release=True)
@@ -162,8 +165,8 @@ async def test_a_release_keeps_its_time_its_words_and_is_marked(original: Origin
     assert [each["metadata"].get("via") for each in events["items"][1:3]] == ["import", "import"]
 
 
-async def test_an_imported_approval_lets_nothing_through(original: OriginalService, settings: Settings) -> None:
-    """It counts for no later question, has no receipt, and no agent sees it."""
+async def test_an_imported_approval_permits_no_new_call(original: OriginalService, settings: Settings) -> None:
+    """The approval does not count toward auto-approval, has no receipt, and is not visible to agents."""
     for n in range(5):
         original.feedback(original.create(QUESTION, minute(n)), "ann", "Go.", minute(n), release=True)
     env = _env(settings)
@@ -178,22 +181,22 @@ async def test_an_imported_approval_lets_nothing_through(original: OriginalServi
     assert (asked["status"], asked["autoApproval"]["consecutiveApprovals"]) == ("waiting", 0)
 
 
-async def test_an_imported_author_is_nobody_who_could_sign_in(original: OriginalService, settings: Settings) -> None:
+async def test_an_imported_author_cannot_sign_in(original: OriginalService, settings: Settings) -> None:
     original.feedback(original.create(QUESTION), "ann", "Go.", minute(1), release=True)
     async with running_node(settings) as node:
         await node.person("ann", "reviewer")
     await asyncio.to_thread(imported, original, _env(settings))
     async with running_node(settings) as node:
-        people = await node.assent.database.read(lambda tx: {each.name: each for each in tx.people.every()})
+        people = await node.assent.database.read(lambda tx: {each.name: each for each in tx[People].every()})
         assert not people["import/ann"].active
         assert people["import/ann"].password_hash is None
         assert people["ann"].active
-        grants = await node.assent.database.read(lambda tx: tx.people.grants(people["import/ann"].id))
+        grants = await node.assent.database.read(lambda tx: tx[People].grants(people["import/ann"].id))
         assert grants == {}
 
 
 @pytest.mark.parametrize(("live", "status"), [(False, "waiting"), (True, "released")])
-async def test_rules_that_approve_watch_until_somebody_lets_them(
+async def test_imported_auto_approve_rules_start_in_shadow_mode_by_default(
     original: OriginalService, settings: Settings, tmp_path: Path, *, live: bool, status: str
 ) -> None:
     rules = rules_file(
@@ -216,7 +219,7 @@ async def _rules(node: Node) -> Any:
     return (await node.call("GET", "/api/rules", await node.token("admin"))).json()["items"]
 
 
-def test_a_bad_rule_stops_everything_before_it_begins(
+def test_an_invalid_rule_aborts_the_import_before_it_starts(
     original: OriginalService, env: dict[str, str], tmp_path: Path
 ) -> None:
     many(original)
@@ -226,7 +229,7 @@ def test_a_bad_rule_stops_everything_before_it_begins(
     assert here_json("audit", "verify", **env)["breakpoints"] == 0
 
 
-def test_what_was_ended_since_comes_with_the_next_import(original: OriginalService, env: dict[str, str]) -> None:
+def test_breakpoints_that_ended_later_are_imported_next_time(original: OriginalService, env: dict[str, str]) -> None:
     waiting = original.create(QUESTION)
     assert imported(original, env)["imported"] == []
     original.feedback(waiting, "ann", "Go.", minute(5), release=True)
@@ -234,7 +237,7 @@ def test_what_was_ended_since_comes_with_the_next_import(original: OriginalServi
     sound(env)
 
 
-def test_an_older_file_with_the_same_people_is_sound_too(
+def test_importing_an_older_file_with_the_same_people_passes_all_checks(
     original: OriginalService, env: dict[str, str], tmp_path: Path
 ) -> None:
     original.feedback(original.create(QUESTION, minute(30)), "ann", "Go.", minute(31), release=True)
@@ -245,7 +248,7 @@ def test_an_older_file_with_the_same_people_is_sound_too(
     sound(env)
 
 
-def test_the_file_is_only_read(original: OriginalService, sqlite_settings: Settings) -> None:
+def test_the_import_does_not_modify_the_original_file(original: OriginalService, sqlite_settings: Settings) -> None:
     many(original)
     before = original.path.read_bytes()
     original.path.chmod(0o400)
@@ -255,7 +258,9 @@ def test_the_file_is_only_read(original: OriginalService, sqlite_settings: Setti
 
 
 @pytest.mark.parametrize("content", [None, b"not a database, but long enough to look at", b""])
-def test_what_is_not_the_originals_is_refused(tmp_path: Path, sqlite_settings: Settings, content: bytes | None) -> None:
+def test_a_file_of_another_program_is_rejected(
+    tmp_path: Path, sqlite_settings: Settings, content: bytes | None
+) -> None:
     file = tmp_path / "other.db"
     if content is not None:
         file.write_bytes(content)
@@ -264,5 +269,5 @@ def test_what_is_not_the_originals_is_refused(tmp_path: Path, sqlite_settings: S
     assert "other.db" in refused.stderr
 
 
-def test_a_project_that_does_not_exist_is_refused(original: OriginalService, sqlite_settings: Settings) -> None:
+def test_importing_into_an_unknown_project_is_rejected(original: OriginalService, sqlite_settings: Settings) -> None:
     assert here("import", str(original.path), "--project", "nowhere", **_env(sqlite_settings)).exit_code == 1

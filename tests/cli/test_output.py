@@ -1,4 +1,4 @@
-"""What is printed can neither lie nor command the terminal."""
+"""Printed text can neither mislead the user nor control the terminal."""
 
 import json
 import unicodedata
@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
-from assent.cli import output
-from assent.cli.output import visible
+from assent.console import output
+from assent.console.output import visible
 
 
 @pytest.mark.parametrize(
@@ -31,28 +31,28 @@ from assent.cli.output import visible
         ("one\ntwo\r\tthree", "one\\ntwo\\r\\tthree"),
     ],
 )
-def test_what_hides_or_commands_is_written_out(text: str, shown: str) -> None:
+def test_invisible_and_control_characters_are_escaped(text: str, shown: str) -> None:
     assert visible(text) == shown
 
 
-def test_lines_stay_lines_where_lines_are_meant() -> None:
+def test_line_breaks_are_kept_in_multi_line_text() -> None:
     assert visible("one\n\ttwo\r\n", lines=True) == "one\n\ttwo\\r\n"
 
 
 @given(st.text(st.characters(), max_size=200))
-def test_nothing_hidden_is_ever_left(text: str) -> None:
+def test_no_invisible_character_remains(text: str) -> None:
     left = {unicodedata.category(char) for char in visible(text)}
 
     assert not left & {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
 @given(st.text(st.characters(), max_size=200))
-def test_making_visible_twice_changes_nothing_more(text: str) -> None:
+def test_escaping_invisible_characters_is_idempotent(text: str) -> None:
     assert visible(visible(text)) == visible(text)
 
 
 @pytest.mark.parametrize("text", ["[bold red]not red[/bold red]", "[link=http://evil]x[/link]", ":boom:", "[/]"])
-def test_markup_in_a_text_is_only_text(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_markup_in_text_is_printed_literally(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     output.say(text)
     output.fields({"title": text})
     output.table(("what",), [[text]], empty="")
@@ -63,7 +63,7 @@ def test_markup_in_a_text_is_only_text(text: str, capsys: pytest.CaptureFixture[
 
 
 @given(st.text(st.characters(), max_size=50))
-def test_json_output_is_ascii_that_reads_back(text: str) -> None:
+def test_json_output_is_ascii_and_can_be_parsed_back(text: str) -> None:
     encoded = json.dumps({"title": text}, ensure_ascii=True)
 
     assert encoded.isascii()
@@ -71,24 +71,24 @@ def test_json_output_is_ascii_that_reads_back(text: str) -> None:
     assert json.loads(encoded) == {"title": text}
 
 
-def test_a_long_line_is_never_broken(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_line_is_not_wrapped(capsys: pytest.CaptureFixture[str]) -> None:
     output.say("x" * 500)
 
     assert capsys.readouterr().out == "x" * 500 + "\n"
 
 
-def test_a_table_on_a_terminal_cuts_long_texts() -> None:
+def test_tables_on_a_terminal_truncate_long_cells() -> None:
     assert len(output._cell("x" * 500)) == output.LONGEST_CELL
 
 
-def test_a_cell_is_coloured_by_what_it_says() -> None:
+def test_a_cell_is_colored_by_its_value() -> None:
     assert output._cell("approved") == Text("approved", style="green")
 
 
 @pytest.mark.parametrize(
     ("seconds", "spoken"), [(5, "5 s ago"), (61, "1 min ago"), (7200, "2 h ago"), (200_000, "2 d ago"), (-3, "0 s ago")]
 )
-def test_times_are_told_as_people_tell_them(seconds: int, spoken: str) -> None:
+def test_times_are_shown_relative_to_now(seconds: int, spoken: str) -> None:
     moment = "2026-11-15T12:00:00Z"
 
     assert output.ago(moment, now=output._seconds(moment) + seconds) == spoken

@@ -1,4 +1,4 @@
-"""What Assent creates is for its owner only, whatever the umask says."""
+"""Files that Assent creates are private to their owner, regardless of the umask."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assent.cli.admin import start_warnings
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from tests.cli.commands import here
 
 
@@ -40,7 +40,7 @@ def test_a_new_directory_and_every_file_in_it_are_private(tmp_path: Path) -> Non
     assert set(found.values()) == {0o600}
 
 
-def test_the_database_is_private_in_a_directory_that_was_there(tmp_path: Path) -> None:
+def test_the_database_is_private_in_an_existing_directory(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir(mode=0o755)
     created(data)
@@ -48,7 +48,7 @@ def test_the_database_is_private_in_a_directory_that_was_there(tmp_path: Path) -
     assert modes(data)["assent.db"] == 0o600
 
 
-def test_a_backup_and_what_is_restored_from_it_are_private(tmp_path: Path) -> None:
+def test_backups_and_restored_files_are_private(tmp_path: Path) -> None:
     created(tmp_path / "data")
     backup = tmp_path / "saved.tar"
     assert here("backup", str(backup), "--data", str(tmp_path / "data")).exit_code == 0
@@ -59,7 +59,7 @@ def test_a_backup_and_what_is_restored_from_it_are_private(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("mode", [0o750, 0o705, 0o755])
-def test_a_directory_that_others_can_read_is_named_at_the_start_and_by_check(tmp_path: Path, mode: int) -> None:
+def test_serve_and_check_warn_about_a_directory_that_others_can_read(tmp_path: Path, mode: int) -> None:
     data = tmp_path / "data"
     created(data)
     data.chmod(mode)
@@ -74,7 +74,7 @@ def test_a_directory_that_others_can_read_is_named_at_the_start_and_by_check(tmp
     assert f"chmod 700 {data}" in checked.stdout.replace("\n", "")
 
 
-def test_a_private_directory_brings_no_warning(tmp_path: Path) -> None:
+def test_a_private_directory_causes_no_warning(tmp_path: Path) -> None:
     created(tmp_path / "data")
     (tmp_path / "data" / "assent.db").chmod(0o644)
 

@@ -1,4 +1,4 @@
-"""Looking over a copy of the data that may only be read: it is read, and left exactly as it is."""
+"""Inspecting a read-only copy of the data without changing it."""
 
 import asyncio
 import contextlib
@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from assent.settings import Settings
+from assent.audit.usecases.checkpoints import CheckpointService
+from assent.kernel.settings import Settings
+from tests.audit.usecases.living import live
 from tests.cli.commands import COMMAND, environment, here
-from tests.services.living import live
 from tests.support.nodes import ManualClock, Node, running_node, server
 from tests.support.tampering import unlocked
 
@@ -29,20 +30,20 @@ LOOKING = {
     "fsck": ("fsck",),
 }
 BOUND_BY_MODES = ("setpriv", "--bounding-set=-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
-"""The modes of files stop root too without these capabilities, and it can still start our interpreter."""
+"""Without these capabilities, file modes also apply to root, which can still start our interpreter."""
 ALONE = ("unshare", "--mount", "--propagation=private")
 MOUNTED_READ_ONLY = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
 
 
 async def lived(node: Node, clock: ManualClock) -> dict[str, str]:
     lives = await live(node, clock)
-    await node.assent.database.write(node.assent.checkpoints.make)
+    await node.assent.database.write(node.assent[CheckpointService].make)
     return lives.ids
 
 
 @pytest.fixture
 def copy(sqlite_settings: Settings) -> Iterator[Settings]:
-    """The data of a server that was stopped, with its key file, in one file without a log."""
+    """The data of a stopped server with its key file, in one database file without a write-ahead log."""
 
     async def run() -> None:
         clock = ManualClock()
@@ -58,7 +59,7 @@ def copy(sqlite_settings: Settings) -> Iterator[Settings]:
 
 @pytest.fixture
 def copy_with_log(sqlite_settings: Settings, tmp_path: Path) -> Iterator[tuple[Settings, int]]:
-    """A copy of the data of a server at work, where everything that happened is in the log alone; and how much did."""
+    """A copy of a running server's data with every change still in the write-ahead log, and its breakpoint count."""
     taken = Settings(data_dir=tmp_path / "copy")
     taken.data_dir.mkdir()
 
@@ -98,7 +99,7 @@ def rows_without_log(settings: Settings) -> int:
 
 
 def seal(settings: Settings) -> None:
-    """Make it what an auditor gets: nothing to write to, and no key of stored secrets to read."""
+    """Turn the data into an auditor's copy: read-only, and with an unreadable key file."""
     for each in settings.data_dir.iterdir():
         each.chmod(0o444)
     if settings.key_path.exists():
@@ -107,13 +108,13 @@ def seal(settings: Settings) -> None:
 
 
 def state(settings: Settings) -> dict[str, tuple[int, int, int]]:
-    """Return what a command would have changed by writing to a file or beside it."""
+    """Return the state that would differ if a command had written to a file or created another one."""
     found = {each.name: each.stat() for each in (settings.data_dir, *settings.data_dir.iterdir())}
     return {name: (each.st_mode, each.st_size, each.st_mtime_ns) for name, each in found.items()}
 
 
 def looked(settings: Settings, command: str, *before: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run a command as somebody whom the modes of files stop."""
+    """Run a command as a user to whom file modes apply."""
     subject = ""
     if "{subject}" in LOOKING[command]:
         with contextlib.closing(immutable(settings)) as opened:
@@ -137,7 +138,7 @@ def said(done: subprocess.CompletedProcess[str]) -> Any:
 
 
 @pytest.mark.parametrize("command", LOOKING)
-def test_a_command_that_looks_reads_a_read_only_copy_and_leaves_it_as_it_is(copy: Settings, command: str) -> None:
+def test_inspection_commands_work_on_a_read_only_copy_without_changing_it(copy: Settings, command: str) -> None:
     expected = said(looked(copy, command))
     for written in copy.data_dir.parent.glob("exported.jsonl"):
         written.unlink()
@@ -152,7 +153,7 @@ def test_a_command_that_looks_reads_a_read_only_copy_and_leaves_it_as_it_is(copy
 
 
 @pytest.mark.parametrize("command", ["audit verify", "fsck"])
-def test_a_copy_on_a_read_only_mount_is_read(copy: Settings, command: str) -> None:
+def test_a_copy_on_a_read_only_mount_can_be_inspected(copy: Settings, command: str) -> None:
     mounted = (*ALONE, "sh", "-c", MOUNTED_READ_ONLY, str(copy.data_dir))
     if subprocess.run([*mounted, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this account may not mount anything")
@@ -163,7 +164,7 @@ def test_a_copy_on_a_read_only_mount_is_read(copy: Settings, command: str) -> No
 
 
 @pytest.mark.parametrize("command", ["audit verify", "fsck"])
-def test_a_read_only_copy_that_somebody_changed_is_found_out(copy: Settings, command: str) -> None:
+def test_tampering_with_a_read_only_copy_is_detected(copy: Settings, command: str) -> None:
     with unlocked(copy) as opened:
         opened.run("UPDATE assent_events SET actor = 'person:eve'")
     seal(copy)
@@ -174,7 +175,7 @@ def test_a_read_only_copy_that_somebody_changed_is_found_out(copy: Settings, com
     assert "its hash does not match its content" in done.stdout
 
 
-def test_a_log_that_is_not_in_the_file_yet_is_read_from_a_temporary_copy(
+def test_an_unmerged_write_ahead_log_is_read_from_a_temporary_copy(
     copy_with_log: tuple[Settings, int], tmp_path: Path
 ) -> None:
     copy, raised = copy_with_log
@@ -194,7 +195,7 @@ def test_a_log_that_is_not_in_the_file_yet_is_read_from_a_temporary_copy(
     assert state(copy) == before
 
 
-def test_a_change_that_is_in_the_log_alone_is_found_out(copy: Settings, tmp_path: Path) -> None:
+def test_tampering_in_the_write_ahead_log_is_detected(copy: Settings, tmp_path: Path) -> None:
     taken = Settings(data_dir=tmp_path / "copy")
     taken.data_dir.mkdir()
     with unlocked(copy) as opened:
@@ -209,7 +210,7 @@ def test_a_change_that_is_in_the_log_alone_is_found_out(copy: Settings, tmp_path
     assert "its hash does not match its content" in done.stdout
 
 
-def test_a_copy_for_which_there_is_no_room_is_refused(copy_with_log: tuple[Settings, int]) -> None:
+def test_a_copy_that_does_not_fit_on_the_disk_is_reported(copy_with_log: tuple[Settings, int]) -> None:
     copy, _ = copy_with_log
     seal(copy)
     limited = ("prlimit", "--fsize=100000")
@@ -222,8 +223,8 @@ def test_a_copy_for_which_there_is_no_room_is_refused(copy_with_log: tuple[Setti
     assert "The copy failed: File too large. Set TMPDIR" in told
 
 
-def test_modes_without_write_bits_bind_root_too(copy: Settings) -> None:
-    """Run with all capabilities where we have them: what is marked read-only is evidence, whoever looks at it."""
+def test_root_also_respects_read_only_file_modes(copy: Settings) -> None:
+    """Runs with all capabilities, if available, because read-only data is evidence that even root must not change."""
     seal(copy)
     before = state(copy)
 
@@ -231,7 +232,7 @@ def test_modes_without_write_bits_bind_root_too(copy: Settings) -> None:
     assert state(copy) == before
 
 
-def test_an_older_read_only_copy_must_be_migrated_elsewhere(copy: Settings) -> None:
+def test_an_older_read_only_copy_must_be_copied_before_migrating(copy: Settings) -> None:
     with unlocked(copy) as opened:
         opened.run("UPDATE assent_version SET version_num = '0001'")
     seal(copy)
@@ -246,7 +247,7 @@ def test_an_older_read_only_copy_must_be_migrated_elsewhere(copy: Settings) -> N
     assert state(copy) == before
 
 
-def test_data_that_a_server_uses_is_not_read_by_who_may_only_read(copy: Settings) -> None:
+def test_data_in_use_by_a_server_cannot_be_inspected_with_read_access_only(copy: Settings) -> None:
     with server(copy):
         copy.sqlite_path.chmod(0o444)
         done = looked(copy, "audit verify")
@@ -258,7 +259,7 @@ def test_data_that_a_server_uses_is_not_read_by_who_may_only_read(copy: Settings
 
 
 @pytest.mark.parametrize("arguments", [("audit", "checkpoint"), ("audit", "rotate-key"), ("hold", "list")])
-def test_a_command_that_writes_is_refused_on_a_read_only_copy(copy: Settings, arguments: tuple[str, ...]) -> None:
+def test_commands_that_write_are_rejected_on_a_read_only_copy(copy: Settings, arguments: tuple[str, ...]) -> None:
     seal(copy)
     before = state(copy)
 

@@ -1,4 +1,4 @@
-"""Callback secrets and keys on the command line, with and without a server beside it."""
+"""Callback secrets and keys on the command line, with and without a running server."""
 
 import shutil
 from pathlib import Path
@@ -7,7 +7,8 @@ import httpx2
 import pytest
 
 from assent.cli.data import on_data, operator
-from assent.settings import Settings
+from assent.kernel.settings import Settings
+from assent.people.usecases.people import PeopleService
 from tests.cli.commands import COMMAND, environment, here, here_json
 from tests.cli.terminal import Seat
 from tests.support.keys import key_reference, new_key
@@ -22,7 +23,7 @@ def data(tmp_path: Path, sqlite_template: Path) -> str:
     return str(folder)
 
 
-def test_a_callback_secret_is_shown_and_rotated_on_both_databases(settings: Settings) -> None:
+def test_a_callback_secret_can_be_shown_and_rotated_on_both_databases(settings: Settings) -> None:
     env = {"ASSENT_DATA_DIR": str(settings.data_dir)}
     if settings.database_url:
         env |= {
@@ -41,10 +42,13 @@ def test_a_callback_secret_is_shown_and_rotated_on_both_databases(settings: Sett
     assert here("project", "callback-secret", "--project", "nowhere", **env).exit_code == 1
 
 
-def test_a_project_is_removed_only_when_it_is_confirmed(data: str) -> None:
+def test_removing_a_project_requires_confirmation(data: str) -> None:
     at = ("--data", data)
     settings = Settings(data_dir=Path(data))
-    on_data(settings, lambda node, tx: node.people.create_project(tx, "shop", "Shop", "owner", by=operator("default")))
+    on_data(
+        settings,
+        lambda node, tx: node[PeopleService].create_project(tx, "shop", "Shop", "owner", by=operator("default")),
+    )
 
     unconfirmed = here("project", "remove", "shop", *at)
     assert (unconfirmed.exit_code, "--yes" in unconfirmed.stderr) == (2, True)
@@ -64,7 +68,7 @@ def test_a_project_is_removed_only_when_it_is_confirmed(data: str) -> None:
     assert "Project nowhere not found" in nowhere.stderr
 
 
-def test_a_new_key_takes_over_beside_a_running_server(tmp_path: Path) -> None:
+def test_a_running_server_switches_to_the_new_key(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path / "data", checkpoint_seconds=0)
     (admin,) = prepared(settings, "admin")
     here_json("audit", "checkpoint", "--data", str(settings.data_dir))
@@ -85,7 +89,7 @@ def test_a_new_key_takes_over_beside_a_running_server(tmp_path: Path) -> None:
         newest = shown()
     listed = here_json("secrets", "list", "--data", str(settings.data_dir))
 
-    # The callback secret, and the key that signed the checkpoint above.
+    # The callback secret and the key that signed the checkpoint above.
     assert (turned["resealed"], turned["unreadable"]) == (2, 0)
     assert before == after != newest
     assert len(listed["keys"]) == 2
@@ -94,7 +98,7 @@ def test_a_new_key_takes_over_beside_a_running_server(tmp_path: Path) -> None:
         assert secret not in log.read_text()
 
 
-def test_the_old_key_can_go_once_everything_is_under_the_new(data: str, tmp_path: Path) -> None:
+def test_the_old_key_can_be_removed_after_everything_is_reencrypted(data: str, tmp_path: Path) -> None:
     old, new = new_key(), new_key()
     at = ("--data", data)
     secret = here_json("project", "callback-secret", *at, ASSENT_SECRET_KEYS=key_reference(tmp_path, old))["items"]
@@ -106,7 +110,7 @@ def test_the_old_key_can_go_once_everything_is_under_the_new(data: str, tmp_path
     assert here_json("project", "callback-secret", *at, ASSENT_SECRET_KEYS=only_new)["items"] == secret
 
 
-def test_what_no_key_opens_is_told_and_left(data: str, tmp_path: Path) -> None:
+def test_secrets_that_cannot_be_decrypted_are_reported_and_kept(data: str, tmp_path: Path) -> None:
     at = ("--data", data)
     here_json("project", "callback-secret", *at, ASSENT_SECRET_KEYS=key_reference(tmp_path))
     other = key_reference(tmp_path, new_key())
@@ -121,14 +125,16 @@ def test_what_no_key_opens_is_told_and_left(data: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [("project", "callback-secret"), ("secrets", "rotate-key")])
-def test_postgresql_without_keys_is_told_what_to_set(postgres_settings: Settings, command: tuple[str, ...]) -> None:
+def test_postgresql_without_keys_reports_which_setting_is_missing(
+    postgres_settings: Settings, command: tuple[str, ...]
+) -> None:
     done = here(*command, ASSENT_DATABASE_URL=str(postgres_settings.database_url))
 
     assert (done.exit_code, done.stdout) == (1, "")
     assert "ASSENT_SECRET_KEYS" in done.stderr
 
 
-def test_a_new_key_is_only_put_into_the_key_file(data: str, tmp_path: Path) -> None:
+def test_a_new_key_can_only_be_added_to_the_key_file(data: str, tmp_path: Path) -> None:
     done = here("secrets", "rotate-key", "--new", "--data", data, ASSENT_SECRET_KEYS=key_reference(tmp_path))
 
     assert done.exit_code == 1

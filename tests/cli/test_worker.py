@@ -1,4 +1,4 @@
-"""A worker as a process of its own."""
+"""A worker as a separate process."""
 
 import json
 import signal
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from tests.cli.commands import environment, here, start
 from tests.sdk.scripted import Say, scripted
 from tests.support.nodes import Node, running_node
@@ -31,7 +31,7 @@ def first_line(process: subprocess.Popen[str]) -> str:
 
 
 async def sent(node: Node, breakpoint_id: str) -> dict[str, Any]:
-    """Wait until the delivery of a breakpoint has arrived."""
+    """Wait until a breakpoint's delivery has succeeded."""
     admin = await node.token("admin")
     while True:
         path = f"/api/deliveries?breakpointId={breakpoint_id}&state=sent"
@@ -41,7 +41,7 @@ async def sent(node: Node, breakpoint_id: str) -> dict[str, Any]:
             return whole
 
 
-async def test_a_worker_does_what_a_node_without_one_has_queued_and_ends_well(postgres_settings: Settings) -> None:
+async def test_a_worker_performs_queued_jobs_and_shuts_down_cleanly(postgres_settings: Settings) -> None:
     settings = postgres_settings.model_copy(update={"outbound_allow": ("127.0.0.0/8",)})
     process = worker(settings, "--json")
     try:
@@ -61,7 +61,7 @@ async def test_a_worker_does_what_a_node_without_one_has_queued_and_ends_well(po
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_worker_says_one_line_when_it_is_ready(postgres_settings: Settings, number: signal.Signals) -> None:
+def test_a_worker_prints_one_line_when_it_is_ready(postgres_settings: Settings, number: signal.Signals) -> None:
     process = worker(postgres_settings)
     said = first_line(process)
     process.send_signal(number)
@@ -72,7 +72,7 @@ def test_a_worker_says_one_line_when_it_is_ready(postgres_settings: Settings, nu
     assert "Traceback" not in err
 
 
-def test_on_sqlite_a_worker_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_starting_a_worker_on_sqlite_is_rejected_with_a_remedy(tmp_path: Path) -> None:
     done = here("worker", "--data", str(tmp_path / "data"))
 
     assert (done.exit_code, done.stdout) == (1, "")
@@ -81,7 +81,7 @@ def test_on_sqlite_a_worker_is_refused_with_what_to_do(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_database_that_is_away_is_one_sentence() -> None:
+def test_an_unreachable_database_is_reported_without_its_password() -> None:
     done = here("worker", ASSENT_DATABASE_URL="postgresql://ann:hunter2@127.0.0.1:1/x")
 
     assert done.exit_code == 1

@@ -1,6 +1,6 @@
-"""The specification of breakpoints in plain dictionaries, without code of the product.
+"""A model of breakpoints that follows the specification and shares no code with the product.
 
-Every command returns "ok" or an error code. Where the product is optimized, the model loops over permutations.
+Every command returns "ok" or an error code. Where the product is optimized, the model tries all permutations.
 """
 
 from collections import defaultdict
@@ -31,10 +31,10 @@ GROUPS: dict[str, set[str]] = {
 }
 AGENTS = ("agent-1", "agent-2")
 REVOCABLE = ("dee", "eve", "boss")
-"""People who may lose the reviewer role during a walk; each of them is eligible for a breakpoint in only one way."""
+"""People who can lose the reviewer role during a walk. Each of them is eligible for a breakpoint in only one way."""
 RULE_WRITERS = {"rule-admin", "admin"}
 LOOK_BACK = 25
-"""How many recent decisions are considered when counting approvals, unless more are requested."""
+"""Number of recent decisions that are considered when counting approvals, unless more are requested."""
 
 Truth = bool | None
 Spec = dict[str, Any]
@@ -59,7 +59,7 @@ def both(one: Truth, two: Truth) -> Truth:
 
 
 PATTERNS: dict[str, tuple[Callable[[str], bool], Callable[[Spec], Truth]]] = {
-    # The text of the pattern, the meaning of its glob, and the meaning of its condition: None is unknown.
+    # For each pattern, the meaning of its glob and of its expression, where None means unknown.
     "deploy.*": (lambda gate: gate.startswith("deploy."), lambda _: True),
     "read.*": (lambda gate: gate.startswith("read."), lambda _: True),
     "*.1*": (lambda gate: ".1" in gate, lambda _: True),
@@ -84,7 +84,7 @@ PATTERNS: dict[str, tuple[Callable[[str], bool], Callable[[Spec], Truth]]] = {
 
 @dataclass
 class World:
-    """Everything the model knows; `now` is the shared clock."""
+    """The state of the model. `now` is the shared clock."""
 
     now: int = 0
     roles: dict[str, set[str]] = field(default_factory=lambda: {name: set(held) for name, held in PEOPLE.items()})
@@ -119,7 +119,7 @@ class World:
         return [*seats, shared], missing
 
     def create(self, actor: str, spec: dict[str, Any], key: str | None) -> tuple[str, int | None]:
-        """Return the outcome and the number of the breakpoint."""
+        """Create a breakpoint; return the outcome and the breakpoint's number."""
         if actor not in AGENTS and not {"reviewer", "admin"} & PEOPLE[actor]:
             return "forbidden", None
         experts = spec.get("expert", [])
@@ -164,7 +164,7 @@ class World:
         return "ok", number
 
     def recommend(self, spec: Spec, actor: str) -> dict[str, Any]:
-        """Return whether a person must be asked; rules are identified by their numbers."""
+        """Return the recommendation. Rules are identified by their numbers."""
         fitting = [(rule, self.holds(rule, spec)) for rule in self.in_force() if self.fits_gate(rule, spec["gate"])]
         live = [(rule, held) for rule, held in fitting if rule["mode"] == "live"]
         never = [rule for rule, held in live if rule["action"] == "never-auto-approve" and held is not False]
@@ -196,7 +196,7 @@ class World:
         return answer
 
     def stop(self, spec: Spec) -> str | None:
-        """Return the reason why a person is required regardless of rules, if there is one."""
+        """Return the reason for requiring human approval regardless of rules, if any."""
         for tag in spec["tags"]:
             if tag in self.always_break_on:
                 return f"The tag {tag!r} always requires human approval (alwaysBreakOn)."
@@ -215,13 +215,13 @@ class World:
         return PATTERNS[rule["pattern"]][0](gate)
 
     def holds(self, rule: dict[str, Any], spec: Spec) -> Truth:
-        """Tokens in this test may claim any agent id, so no rule on it approves."""
+        """Rules on the agent ID never approve, because the tokens in this test can claim any ID."""
         if rule["action"] == "auto-approve" and "agentId" in rule["pattern"]:
             return None
         return PATTERNS[rule["pattern"]][1](spec)
 
     def in_a_row(self, gate: str, agent: str, creator: str) -> int:
-        """Of two simultaneous decisions, a rejection counts as the later one."""
+        """Count consecutive approvals. Of two simultaneous decisions, a rejection counts as the later one."""
         latest = sorted(self.decided[gate, agent, creator], reverse=True)
         return sum(1 for _ in takewhile(lambda each: each[1] == "approved", latest))
 
@@ -303,7 +303,7 @@ class World:
         return "ok"
 
     def standing(self, actor: str, bp: dict[str, Any]) -> tuple[str | None, bool]:
-        """Return why an actor may not answer, or whether the answer is an override."""
+        """Return the error if the actor cannot answer, and whether the answer would be an override."""
         if (
             actor in AGENTS
             or not {"reviewer", "admin"} & PEOPLE[actor]
@@ -325,7 +325,7 @@ class World:
         return "already_ended" if self.over(bp) else None
 
     def seated(self, actor: str, bp: dict[str, Any]) -> str | None:
-        """A vote that was given is kept, and a seat holds one vote."""
+        """Return an error if no seat is free. Recorded votes are kept, and each seat holds one vote."""
         voices = [person for person, (_, override) in bp["votes"].items() if not override and person != actor]
         allowed = [self.eligible(seat) for seat in bp["seats"]]
         everybody = [*voices, actor]
@@ -375,7 +375,7 @@ class World:
         return "ok"
 
     def read(self, actor: str, number: int) -> str:
-        """Reading an overdue breakpoint ends it."""
+        """Read a breakpoint, which ends it if it is overdue."""
         bp = self.breakpoints[number]
         self.time_out(bp)
         return "not_found" if actor in AGENTS and bp["creator"] != actor else "ok"
@@ -410,7 +410,7 @@ def _matched(action: str, rule: dict[str, Any]) -> str:
 
 
 def distinct(options: list[set[str]]) -> bool:
-    """Return whether each set can contribute a different person, by trying every assignment."""
+    """Return whether a different person can be chosen from each set, by trying every assignment."""
     people = sorted(set().union(*options))
     return any(
         all(person in allowed for person, allowed in zip(chosen, options, strict=True))

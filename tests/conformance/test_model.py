@@ -1,4 +1,4 @@
-"""The specification as a model, SQLite and PostgreSQL: the same commands lead to the same outcomes and state."""
+"""The same commands produce the same outcomes and state in the model, SQLite and PostgreSQL."""
 
 import os
 import random
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from tests.conformance.model import World, distinct
 from tests.conformance.walk import Diverged, Walk, walk
 from tests.support.lanes import scaled
@@ -17,17 +17,17 @@ RULES = {"rule:#", "rule:autoApproveAfterN"}
 
 
 def enders(run: Walk) -> set[str]:
-    """Return the actors that ended breakpoints, with `#` for the number of a rule."""
+    """Return the actors that ended breakpoints, with `#` instead of rule numbers."""
     return {bp["ended_by"].rstrip("0123456789") for bp in run.world.breakpoints if bp["ended_by"]}
 
 
 def complete(run: Walk) -> bool:
-    """A random walk reaches rare outcomes sooner or later: continue until it has seen them, within limits."""
+    """Return whether the walk has enough steps and rare outcomes. Continue for up to five times as many steps."""
     return run.steps >= STEPS and (enders(run) >= RULES or run.steps >= 5 * STEPS)
 
 
 @pytest.mark.timeout(1200)
-async def test_the_model_and_both_databases_never_disagree(
+async def test_the_model_and_both_databases_always_agree(
     sqlite_settings: Settings, postgres_settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seed = int(os.environ.get("ASSENT_TEST_SEED") or random.randrange(2**32))
@@ -42,7 +42,7 @@ async def test_the_model_and_both_databases_never_disagree(
 async def test_a_model_that_accepts_late_answers_is_detected(
     sqlite_settings: Settings, postgres_settings: Settings
 ) -> None:
-    """A wrong model, or a wrong database, diverges within a few thousand steps."""
+    """An error in the model or a database is detected within a few thousand steps."""
 
     class Lenient(World):
         def late(self, bp: dict[str, object]) -> str | None:
@@ -65,7 +65,7 @@ async def test_a_model_that_treats_unknown_as_true_is_detected(
         await walk([sqlite_settings, postgres_settings], seed=1, enough=lambda run: run.steps >= STEPS, world=Hopeful)
 
 
-def test_the_models_search_for_distinct_people_is_correct() -> None:
+def test_the_model_finds_distinct_people_correctly() -> None:
     assert distinct([{"a"}, {"a", "b"}])
     assert not distinct([{"a"}, {"a"}])
     assert distinct([])

@@ -1,7 +1,7 @@
-"""A seeded random walk: the model, SQLite and PostgreSQL run the same commands and must agree after each.
+"""A seeded random walk: the model, SQLite and PostgreSQL run the same commands and must agree after each one.
 
-Many walkers run concurrently, each on its own breakpoints, so that the databases process mixed batches. A divergence is
-reported with the seed, the round and all commands for the breakpoint.
+Many walkers run concurrently on separate breakpoints, so that the databases process mixed batches. A divergence is
+reported with the seed, the round and all commands on the breakpoint.
 """
 
 import json
@@ -15,16 +15,21 @@ from typing import Any
 
 import anyio
 
-from assent.app import Assent
-from assent.domain.access import EVERY_ROLE, Kind, Permission, Principal, Role
-from assent.domain.canonical import canonical, sha256
-from assent.domain.draft import Draft, draft
-from assent.domain.errors import AssentError
-from assent.domain.terms import Answer
-from assent.services.breakpoints import SWEEP, Once
-from assent.services.rules import NewRule
-from assent.settings import Settings
-from assent.store.transaction import Transaction
+from assent.audit.usecases.verify import AuditService
+from assent.breakpoints.usecases.inbox import InboxService
+from assent.breakpoints.usecases.lifecycle import SWEEP, BreakpointService, Once
+from assent.core.access import EVERY_ROLE, Kind, Permission, Principal, Role
+from assent.core.canonical import canonical, sha256
+from assent.core.draft import Draft, draft
+from assent.core.errors import AssentError
+from assent.core.terms import Answer
+from assent.db.transaction import Transaction
+from assent.kernel.settings import Settings
+from assent.node import Node as ServerNode
+from assent.people.store.people import People
+from assent.people.usecases.people import PeopleService
+from assent.policy.store.rules import Rules
+from assent.policy.usecases.rules import NewRule, RuleService
 from tests.conformance.model import AGENTS, GROUPS, PATTERNS, PEOPLE, REVOCABLE, World
 from tests.support.nodes import ManualClock
 
@@ -48,14 +53,14 @@ _RULE = re.compile(r"rule-[0-9a-z]{10,}")
 
 
 class Diverged(AssertionError):
-    """The model and a database do not agree."""
+    """Raised if the model and a database disagree."""
 
 
 @dataclass
 class Side:
-    """One database with its own people, who have the same names in every database."""
+    """A node with its own database. People have the same names in every database, but different IDs."""
 
-    assent: Assent
+    assent: ServerNode
     cast: dict[str, Principal] = field(default_factory=dict)
     ids: list[str] = field(default_factory=list)
     rules: list[str] = field(default_factory=list)
@@ -64,14 +69,14 @@ class Side:
         await self.assent.database.start()
 
         def use_case(tx: Transaction) -> dict[str, str]:
-            people = self.assent.people
+            people = self.assent[PeopleService]
             ids = {"owner": people.bootstrap(tx).id}
             for name, roles in PEOPLE.items():
                 if name != "owner":
                     held = frozenset(map(Role, roles))
                     ids[name] = people.create_person(tx, name, project="default", roles=held).id
             for name, members in GROUPS.items():
-                tx.people.put_group("default", name, [ids[member] for member in sorted(members)], at=tx.now())
+                tx[People].put_group("default", name, [ids[member] for member in sorted(members)], at=tx.now())
             return ids
 
         ids = await self.assent.database.write(use_case)
@@ -89,31 +94,33 @@ class Side:
 
     async def read(self, actor: str, number: int) -> tuple[str, Any]:
         try:
-            await self.assent.inbox.whole(self.ids[number], self.cast[actor])
+            await self.assent[InboxService].whole(self.ids[number], self.cast[actor])
         except AssentError as error:
             return error.code, None
         return "ok", None
 
     async def sweep(self) -> int:
         total = 0
-        while (found := await self.assent.database.write(self.assent.breakpoints.time_out_due)) == SWEEP:
+        while (found := await self.assent.database.write(self.assent[BreakpointService].time_out_due)) == SWEEP:
             total += found
         return total + found
 
     async def set_roles(self, name: str, roles: set[str]) -> None:
         def use_case(tx: Transaction) -> None:
-            tx.people.grant(self.cast[name].id, "default", map(Role, roles))
+            tx[People].grant(self.cast[name].id, "default", map(Role, roles))
 
         await self.assent.database.write(use_case)
 
     async def set_policy(self, policy: dict[str, Any]) -> None:
-        await self.assent.database.write(partial(self.assent.people.put_policy, policy=policy, by=self.cast["owner"]))
+        await self.assent.database.write(
+            partial(self.assent[PeopleService].put_policy, policy=policy, by=self.cast["owner"])
+        )
 
     async def rule(self, number: int) -> dict[str, Any]:
         """Return the stored state of a rule."""
 
         def use_case(tx: Transaction) -> dict[str, Any]:
-            rule = tx.rules.get(self.rules[number], project="default")
+            rule = tx[Rules].get(self.rules[number], project="default")
             return {
                 "pattern": rule.pattern,
                 "action": rule.action,
@@ -125,17 +132,17 @@ class Side:
                 "updated": rule.updated_at,
                 "removed": rule.removed_at,
                 "version": rule.version,
-                "events": [event.type for event in tx.rules.events(rule.id)],
+                "events": [event.type for event in tx[Rules].events(rule.id)],
             }
 
         return await self.assent.database.read(use_case)
 
     def renamed(self, text: str | None) -> str | None:
-        """Replace ids of rules by their numbers, as in the model, because each database has its own ids."""
+        """Replace rule IDs with the numbers that the model uses, because IDs differ between databases."""
         return text and _RULE.sub(lambda found: f"#{self.rules.index(found.group())}", text)
 
     async def states(self, numbers: Sequence[int]) -> dict[int, dict[str, Any]]:
-        """Return the stored state of some breakpoints."""
+        """Return the stored state of these breakpoints."""
         number_of = {self.ids[number]: number for number in numbers}
         names = ", ".join(f":id_{n}" for n in range(len(number_of)))
         params = {f"id_{n}": each for n, each in enumerate(number_of)}
@@ -192,7 +199,7 @@ def _state(
 
 
 def _auto(said: dict[str, Any], creation: dict[str, Any]) -> dict[str, Any]:
-    """Return the recommendation without its explanation of unknown values."""
+    """Return the recommendation without the explanation of unknown values, which the model does not produce."""
     reason = said["reason"].partition("; ")[0].rstrip(".") + "." if "matchedRule" in said else said["reason"]
     auto = {"recommended": said["recommended"], "consecutive": said["consecutiveApprovals"], "reason": reason}
     if "matchedRule" in said:
@@ -223,7 +230,7 @@ def expected(bp: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass
 class Walk:
-    """The state of a walk over two databases."""
+    """The state of a random walk on two databases."""
 
     world: World
     clock: ManualClock
@@ -253,7 +260,7 @@ class Walk:
             self.rounds += 1
 
     async def _between(self) -> None:
-        """Advance the clock, sometimes exactly to a deadline; end overdue breakpoints; revoke or restore a role."""
+        """Advance the clock, sometimes exactly to a deadline, and randomly end overdue breakpoints or change roles."""
         chance = self.chance
         kind = chance.random()
         if kind < 0.25:
@@ -294,9 +301,9 @@ class Walk:
         self.steps += 1
 
     async def _rule_step(self) -> None:
-        """Write, change or remove a rule while no breakpoint is created, so that the model knows the order."""
+        """Create, change or remove a rule while no breakpoints are being created, so that the model knows the order."""
         chance, world = self.chance, self.world
-        self._set_clock(self.clock.at + 1)  # rules with equal times and orders are sorted by their random ids
+        self._set_clock(self.clock.at + 1)  # the order of rules with equal times depends on random IDs
         actor = chance.choice(["owner"] * 5 + ["boss", "adm", "ann", "agent-1"])
         standing = [n for n, rule in enumerate(world.rules) if rule["removed"] is None]
         if len(standing) < 2 or (len(standing) < 6 and chance.random() < 0.4):
@@ -399,7 +406,7 @@ class Walk:
     def _command(self, walker: int) -> "Job":
         chance, numbers = self.chance, self.open[walker]
         for number in list(numbers):
-            # Ended breakpoints are used a few more times before they are abandoned.
+            # Commands on ended breakpoints must fail, so use these a few more times before abandoning them.
             if self.world.breakpoints[number]["status"] != "waiting" and chance.random() < 0.3:
                 numbers.remove(number)
         if not numbers or (len(numbers) < 3 and chance.random() < 0.15):
@@ -433,9 +440,9 @@ class Walk:
         return Job("create", text, outcome, number, partial(_create, actor, wanted, digest, spec, key, ready=ready))
 
     def _rules_see(self, walker: int) -> dict[str, Any]:
-        """Draw the attributes that rules use, as opposed to those that people see."""
+        """Draw the attributes that rules use."""
         chance = self.chance
-        # Each walker has its own gate, because counting consecutive approvals requires a known order.
+        # Walkers use separate gates, because counting consecutive approvals requires a known order of decisions.
         spec: dict[str, Any] = {
             "gate": f"{chance.choice(['under-test', 'under-test', 'deploy', 'read'])}.{walker}",
             "agent": chance.choice(["agent", "agent", "agent", "other"]),
@@ -486,7 +493,7 @@ class Walk:
 
 @dataclass(frozen=True)
 class Job:
-    """A command with the model's outcome, to be run on each database."""
+    """A command to run on each database, with the outcome in the model."""
 
     kind: str
     text: str
@@ -513,10 +520,10 @@ def _draft(spec: dict[str, Any]) -> tuple[Draft | None, str]:
     return made, made.digest("default")
 
 
-async def _create(  # all arguments of a new breakpoint
+async def _create(
     actor: str, wanted: Draft | None, digest: str, spec: dict[str, Any], key: str | None, side: Side, *, ready: bool
 ) -> tuple[str, Any]:
-    by, service = side.cast[actor], side.assent.breakpoints
+    by, service = side.cast[actor], side.assent[BreakpointService]
     if wanted is None:
         return ("invalid_request" if by.may(Permission.CREATE) else "forbidden"), None
     once = Once(key, sha256(canonical(spec))) if key is not None else None
@@ -532,7 +539,7 @@ async def _create(  # all arguments of a new breakpoint
 
 async def _write_rule(actor: str, said: dict[str, Any], side: Side) -> str:
     new = NewRule(**_named(said))
-    code, made = await side.outcome(partial(side.assent.rules.add, new=new, by=side.cast[actor], source="api"))
+    code, made = await side.outcome(partial(side.assent[RuleService].add, new=new, by=side.cast[actor], source="api"))
     if made is not None:
         side.rules.append(made.id)
     return code
@@ -540,7 +547,7 @@ async def _write_rule(actor: str, said: dict[str, Any], side: Side) -> str:
 
 async def _change_rule(actor: str, number: int, said: dict[str, Any], if_match: int | None, side: Side) -> str:
     use_case = partial(
-        side.assent.rules.change,
+        side.assent[RuleService].change,
         rule_id=side.rules[number],
         changes=_named(said),
         by=side.cast[actor],
@@ -550,7 +557,9 @@ async def _change_rule(actor: str, number: int, said: dict[str, Any], if_match: 
 
 
 async def _remove_rule(actor: str, number: int, if_match: int | None, side: Side) -> str:
-    use_case = partial(side.assent.rules.remove, rule_id=side.rules[number], by=side.cast[actor], if_match=if_match)
+    use_case = partial(
+        side.assent[RuleService].remove, rule_id=side.rules[number], by=side.cast[actor], if_match=if_match
+    )
     return (await side.outcome(use_case))[0]
 
 
@@ -558,7 +567,7 @@ def _named(said: dict[str, Any]) -> dict[str, Any]:
     return {"expires_at" if name == "expires" else name: value for name, value in said.items()}
 
 
-async def _respond(  # all parts of an answer
+async def _respond(
     actor: str, number: int, answer: dict[str, Any], digest: str, gate: str, side: Side
 ) -> tuple[str, Any]:
     given = Answer(
@@ -569,7 +578,11 @@ async def _respond(  # all parts of an answer
         digest={"right": digest, "stale": "0" * 64, None: None}[answer.get("digest")],
     )
     use_case = partial(
-        side.assent.breakpoints.respond, breakpoint_id=side.ids[number], answer=given, by=side.cast[actor], via="api"
+        side.assent[BreakpointService].respond,
+        breakpoint_id=side.ids[number],
+        answer=given,
+        by=side.cast[actor],
+        via="api",
     )
     return await side.outcome(use_case)
 
@@ -578,7 +591,7 @@ async def _simple(kind: str, actor: str, number: int, side: Side) -> tuple[str, 
     if kind == "read":
         return await side.read(actor, number)
     by, breakpoint_id = side.cast[actor], side.ids[number]
-    service = side.assent.breakpoints
+    service = side.assent[BreakpointService]
     if kind == "comment":
         return await side.outcome(
             partial(service.comment, breakpoint_id=breakpoint_id, comment="Why?", by=by, once=None)
@@ -589,17 +602,17 @@ async def _simple(kind: str, actor: str, number: int, side: Side) -> tuple[str, 
 async def walk(
     settings: Sequence[Settings], *, seed: int, enough: Callable[["Walk"], bool], world: type[World] = World
 ) -> Walk:
-    """Walk on fresh, migrated databases until `enough` returns true; raise Diverged at the first disagreement."""
+    """Walk on newly migrated databases until `enough` returns true. Raise Diverged at the first disagreement."""
     clock = ManualClock()
-    # Only the databases are started: a background job would end breakpoints at times unknown to the model.
-    sides = [Side(Assent(each, clock=clock)) for each in settings]
+    # Start only the databases, because background jobs would end breakpoints at times that the model cannot predict.
+    sides = [Side(ServerNode(each, clock=clock)) for each in settings]
     try:
         for side in sides:
             await side.prepare()
         run = Walk(world(now=clock.at), clock, sides, seed, random.Random(seed))
         await run.go(enough)
         for side in sides:
-            audited = await side.assent.audit.verify()
+            audited = await side.assent[AuditService].verify()
             if audited.findings:
                 raise Diverged(f"seed {seed}, the audit of {_name(side)}: {audited.findings[:3]}")
         return run

@@ -1,4 +1,4 @@
-"""What stands in deploy/, as data."""
+"""The files in deploy/, parsed."""
 
 import json
 import re
@@ -34,7 +34,7 @@ def _yaml(name: str) -> dict[str, Any]:
 
 
 def instructions() -> Iterator[tuple[str, str]]:
-    """The lines of the Containerfile: what is done, and with what."""
+    """Yield the instructions of the Containerfile with their arguments."""
     for line in _CONTINUED.sub(" ", (DEPLOY / "Containerfile").read_text()).splitlines():
         if line and not line.startswith("#"):
             word, _, rest = line.partition(" ")
@@ -42,7 +42,7 @@ def instructions() -> Iterator[tuple[str, str]]:
 
 
 def unit(name: str) -> dict[str, dict[str, list[str]]]:
-    """The sections of a unit; a name that stands twice has two values."""
+    """Return the sections of a unit; a repeated key has several values."""
     found: dict[str, dict[str, list[str]]] = {}
     section = ""
     for line in (DEPLOY / name).read_text().splitlines():

@@ -1,4 +1,4 @@
-"""The real nginx with the configuration from deploy/, on ports of its own."""
+"""Runs the real nginx with the configuration from deploy/ on free ports."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ NODES = ("assent-1:7373", "assent-2:7373")
 
 @dataclass(frozen=True)
 class Proxy:
-    """nginx, and what a client must trust to talk with it."""
+    """A running nginx, with the TLS context that clients need."""
 
     url: str
     plain_url: str
@@ -34,7 +34,7 @@ class Proxy:
 
 
 def configured(folder: Path, nodes: Sequence[str], ports: Mapping[str, int]) -> str:
-    """Return the configuration with nothing changed but where things are."""
+    """Return the configuration from deploy/, in which only paths, ports and upstream addresses are replaced."""
     text = (DEPLOY / "nginx.conf").read_text()
     places = dict(zip(NODES, nodes, strict=True)) | {
         "/run/nginx.pid": f"{folder}/nginx.pid",
@@ -49,7 +49,7 @@ def configured(folder: Path, nodes: Sequence[str], ports: Mapping[str, int]) -> 
 
 
 def certified(folder: Path) -> ssl.SSLContext:
-    """Make a certificate for this machine; return what trusts it."""
+    """Create a certificate for 127.0.0.1, and return a TLS context that trusts it."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "assent.test")])
     made = (
@@ -73,7 +73,7 @@ def certified(folder: Path) -> ssl.SSLContext:
 
 @contextlib.asynccontextmanager
 async def nginx(folder: Path, nodes: Sequence[str]) -> AsyncIterator[Proxy]:
-    """Run nginx in front of these nodes, until the test is over."""
+    """Run nginx in front of these nodes until the test ends."""
     ports = {"https": free_port(), "http": free_port()}
     trust = certified(folder)
     file = folder / "nginx.conf"

@@ -1,4 +1,4 @@
-"""The Containerfile and the compose file name what there is; no engine is needed to see that."""
+"""The Containerfile and the compose file refer only to existing files, settings and commands."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from tests.cli.commands import here
 from tests.deploy.files import DEPLOY, compose, instructions
 from tests.docs.pages import DOCS, ROOT
@@ -25,61 +25,61 @@ def said(word: str) -> list[str]:
     return [rest for instruction, rest in instructions() if instruction == word]
 
 
-def test_the_containerfile_says_only_what_every_engine_understands() -> None:
+def test_the_containerfile_uses_only_instructions_that_every_engine_supports() -> None:
     assert {word for word, _ in instructions()} <= KNOWN
 
 
-def test_everything_that_is_copied_exists() -> None:
+def test_every_file_copied_into_the_image_exists() -> None:
     for rest in said("COPY"):
         *sources, _ = shlex.split(rest)
         if not sources[0].startswith("--from="):
             assert [each for each in sources if not (ROOT / each).exists()] == []
 
 
-def test_nothing_runs_as_root() -> None:
+def test_the_container_does_not_run_as_root() -> None:
     assert said("USER") == ["7373"]
     assert {word for word, _ in list(instructions())[-9:]} >= {"USER", "ENTRYPOINT"}, "and stays so"
 
 
-def test_everything_is_installed_by_its_hash() -> None:
+def test_packages_are_installed_with_hash_checking() -> None:
     installs = [rest for rest in said("RUN") if "pip install" in rest]
     assert installs
     assert [rest for rest in installs if "--require-hashes" not in rest and "--no-index --no-deps" not in rest] == []
 
 
-def test_what_a_container_starts_is_a_command() -> None:
+def test_every_container_starts_an_existing_command() -> None:
     assert [json.loads(each) for each in said("ENTRYPOINT")] == [["assent"]]
     (default,) = (json.loads(each) for each in said("CMD"))
     for command in (default, *(service["command"] for service in OURS.values() if "command" in service)):
         assert here(*command, "--help").exit_code == 0, command
 
 
-def test_every_setting_that_is_given_exists() -> None:
+def test_every_configured_setting_exists() -> None:
     given = {name for service in OURS.values() for name in service["environment"]}
     given |= {word.partition("=")[0] for word in said("ENV")[0].split() if word.startswith("ASSENT_")}
     assert {name.removeprefix("ASSENT_").lower() for name in given} <= set(Settings.model_fields)
 
 
-def test_there_are_two_nodes_a_worker_a_database_and_nginx() -> None:
+def test_the_compose_file_defines_two_nodes_a_worker_a_database_and_nginx() -> None:
     assert set(SERVICES) == {"database", "assent-1", "assent-2", "worker", "nginx"}
     assert {name for name, service in OURS.items() if "command" not in service} == {"assent-1", "assent-2"}
 
 
-def test_nginx_asks_the_nodes_where_they_listen() -> None:
+def test_nginx_forwards_to_the_port_that_nodes_listen_on() -> None:
     upstream = re.findall(r"^\s+server ([\w-]+):(\d+)", (DEPLOY / "nginx.conf").read_text(), re.MULTILINE)
     assert upstream == [(name, str(Settings().port)) for name in ("assent-1", "assent-2")]
 
 
-def test_the_nodes_believe_nginx_and_nobody_else() -> None:
+def test_the_nodes_trust_only_nginx_as_a_proxy() -> None:
     address = SERVICES["nginx"]["networks"]["assent"]["ipv4_address"]
     assert {service["environment"]["ASSENT_TRUSTED_PROXIES"] for service in OURS.values()} == {address}
 
 
-def test_only_nginx_can_be_reached_from_outside() -> None:
+def test_only_nginx_publishes_a_port() -> None:
     assert {name for name, service in SERVICES.items() if "ports" in service} == {"nginx"}
 
 
-def test_what_is_mounted_is_there_or_the_page_tells_how_to_make_it() -> None:
+def test_every_mounted_file_exists_or_is_documented() -> None:
     mounted = [volume.split(":")[0] for volume in SERVICES["nginx"]["volumes"]]
     mounted += [secret["file"] for secret in compose()["secrets"].values()]
     for path in mounted:
@@ -88,7 +88,7 @@ def test_what_is_mounted_is_there_or_the_page_tells_how_to_make_it() -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_a_service_uses_secrets_that_are_declared(name: str) -> None:
+def test_a_service_uses_exactly_its_declared_secrets(name: str) -> None:
     declared = set(compose()["secrets"])
     service = SERVICES[name]
     assert set(service.get("secrets", ())) <= declared
@@ -96,7 +96,7 @@ def test_a_service_uses_secrets_that_are_declared(name: str) -> None:
     assert used == set(service.get("secrets", ()))
 
 
-def test_a_container_is_given_longer_than_the_drain_to_stop() -> None:
+def test_the_stop_grace_period_exceeds_the_drain_time() -> None:
     assert all(
         float(service["stop_grace_period"].rstrip("s")) > 2 * Settings().drain_seconds for service in OURS.values()
     )

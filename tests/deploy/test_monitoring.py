@@ -1,4 +1,4 @@
-"""The dashboard and the alarms ask for metrics that a node has, by labels that they carry."""
+"""The dashboard and the alerts query only existing metrics and labels."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from tests.support.nodes import Node
 _METRIC = re.compile(r"\b((?:assent|process)_\w+|up)\b(?:\{([^}]*)\})?")
 _MATCHER = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)")
 _GROUPING = re.compile(r"\bby \(([^)]*)\)")
-# What Prometheus adds to every series. A label of ours that is called like one of them it renames.
+# Labels that Prometheus adds to every series. It renames our label if it has the same name.
 ADDED = {"instance", "job", "le"}
 RENAMED = {"exported_job": "job"}
 
@@ -33,7 +33,7 @@ def family(metric: str) -> str:
     return metric if metric in LABELS else re.sub(r"_(bucket|sum|count)$", "", metric)
 
 
-async def test_every_metric_that_is_asked_for_is_printed_by_a_node(node: Node) -> None:
+async def test_every_queried_metric_is_exported_by_a_node(node: Node) -> None:
     printed = (await node.call("GET", "/metrics")).text
     kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", printed, re.MULTILINE))
     suffixes = ("_bucket", "_sum", "_count")
@@ -42,38 +42,38 @@ async def test_every_metric_that_is_asked_for_is_printed_by_a_node(node: Node) -
     assert asked - there == {"up"}
 
 
-def test_every_metric_but_memory_reserved_and_the_start_is_looked_at() -> None:
+def test_every_metric_except_virtual_memory_and_start_time_is_queried() -> None:
     asked = {family(name) for expr in EXPRESSIONS.values() for name, _ in _METRIC.findall(expr)}
     assert set(LABELS) - asked == {"process_virtual_memory_bytes", "process_start_time_seconds"}
 
 
 @pytest.mark.parametrize("name", EXPRESSIONS)
-def test_an_expression_goes_by_labels_that_its_metrics_carry(name: str) -> None:
+def test_an_expression_uses_only_labels_of_its_metrics(name: str) -> None:
     expr = EXPRESSIONS[name]
     for metric, matchers in _METRIC.findall(expr):
         grouped = {label.strip() for labels in _GROUPING.findall(expr) for label in labels.split(",")}
         used = {RENAMED.get(label, label) for label in grouped | set(_MATCHER.findall(matchers))}
         ours = LABELS.get(family(metric), set())
         assert used <= ours | ADDED
-        # Prometheus puts the name of the scrape there: whoever asks by it gets that instead of ours.
+        # Grouping by `job` would use the scrape job that Prometheus adds, and not our label.
         assert "job" not in ours or "job" not in grouped
     assert all(expr.count(opening) == expr.count(closing) for opening, closing in ("()", "[]", "{}"))
 
 
-def test_an_alarm_says_how_bad_it_is_and_what_it_is_about() -> None:
+def test_every_alert_has_a_severity_and_a_summary() -> None:
     for rule in alerts():
         assert rule["labels"]["severity"] in {"warning", "critical"}, rule["alert"]
         assert rule["annotations"]["summary"].endswith((".", "dead", "check")), rule["alert"]
 
 
-def test_every_alarm_has_its_line_in_the_documentation() -> None:
+def test_every_alert_is_documented_in_order() -> None:
     page = (DOCS / "how-to" / "deploy.md").read_text()
     assert "alerts" in anchors(page)
     told = [row[0].strip("`") for row in rows(page) if row[0].startswith("`Assent")]
     assert told == [rule["alert"] for rule in alerts()]
 
 
-def test_no_two_panels_lie_on_each_other() -> None:
+def test_dashboard_panels_do_not_overlap() -> None:
     taken = [
         (x, y)
         for panel in dashboard()["panels"]

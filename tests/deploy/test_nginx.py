@@ -1,4 +1,4 @@
-"""Several nodes behind the real nginx, configured as deploy/nginx.conf says: nobody who waits notices what goes on."""
+"""Several nodes behind the real nginx with deploy/nginx.conf: waiting clients do not notice restarts."""
 
 import asyncio
 import signal
@@ -13,7 +13,7 @@ import anyio
 import httpx2
 import pytest
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from tests.deploy.proxy import Proxy, nginx
 from tests.faults.waiting import PATIENCE, Agents, headers, parked, ready, restarted
 from tests.support.nodes import Process, launch, start_server
@@ -25,7 +25,7 @@ WAITERS = 200
 
 @dataclass
 class Clients(Agents):
-    """Agents that know of one address only."""
+    """Agents that know only the URL of the proxy."""
 
     proxy: Proxy | None = None
 
@@ -37,7 +37,7 @@ class Clients(Agents):
         )
 
     async def somewhere(self, ask: Callable[[str], Awaitable[httpx2.Response]], first: int = 0) -> httpx2.Response:
-        """Ask again when the proxy has found no node, as the SDK does."""
+        """Retry if the proxy has not found a node, as the SDK does."""
         while (answer := await super().somewhere(ask, first)).status_code == HTTPStatus.BAD_GATEWAY:
             pass
         return answer
@@ -45,7 +45,7 @@ class Clients(Agents):
 
 @dataclass
 class Site:
-    """Two nodes, and nginx in front of them."""
+    """Two nodes behind nginx."""
 
     nodes: list[Process]
     clients: Clients
@@ -53,11 +53,11 @@ class Site:
     urls: list[str] = field(default_factory=list[str])
 
     async def restart(self, n: int) -> None:
-        """SIGTERM, and start again on the same port."""
+        """Stop a node with SIGTERM, and restart it on the same port."""
         self.nodes[n] = await asyncio.to_thread(restarted, self.nodes[n], self.settings)
 
     async def replace_killed(self, n: int) -> None:
-        """SIGKILL, and start again on the same port."""
+        """Stop a node with SIGKILL, and restart it on the same port."""
         await asyncio.to_thread(self.nodes[n].kill)
         port = int(self.nodes[n].url.rpartition(":")[2])
         self.nodes[n] = launch(self.settings, port=port)
@@ -81,7 +81,7 @@ async def site(postgres_settings: Settings, tmp_path: Path) -> AsyncIterator[Sit
                 await asyncio.to_thread(node.stop)
 
 
-def told(capsys: pytest.CaptureFixture[str], what: str, clients: Clients) -> None:
+def report(capsys: pytest.CaptureFixture[str], what: str, clients: Clients) -> None:
     with capsys.disabled():
         met = ", ".join(f"{name}: {count}" for name, count in sorted(clients.seen.items()))
         sys.stdout.write(f"\n{what} behind nginx: {WAITERS} waiters, {len(clients.wrong)} failed waits; met {met}\n")
@@ -91,13 +91,13 @@ def told(capsys: pytest.CaptureFixture[str], what: str, clients: Clients) -> Non
 @pytest.mark.parametrize(
     ("how", "meets"),
     [
-        # What a leaving node answers with "still waiting" is asked again.
+        # A node that is shutting down responds with "still waiting", and the client asks again.
         ("restarted", {"200"}),
-        # nginx asks each node once for a request: of two that die under the same wait it knows no third.
+        # nginx tries each node once per request, so a wait fails with 502 if both nodes die during it.
         ("killed", {"200", "502"}),
     ],
 )
-async def test_no_wait_fails_while_each_node_is_replaced_in_turn(
+async def test_no_wait_fails_while_nodes_are_replaced_one_by_one(
     site: Site, how: str, meets: set[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     clients = site.clients
@@ -105,25 +105,25 @@ async def test_no_wait_fails_while_each_node_is_replaced_in_turn(
         ids = [await clients.create(client, n) for n in range(WAITERS)]
         waits = [asyncio.create_task(clients.wait(client, each, 0)) for each in ids]
         await parked(site.urls, WAITERS)
-        # Whatever was met until now came of asking, not of waiting.
+        # Ignore the responses to the create requests.
         clients.seen.clear()
         for n in range(2):
             await (site.restart(n) if how == "restarted" else site.replace_killed(n))
-            # All of them wait again, wherever they wait now.
+            # All clients are waiting again, on either node.
             await parked(site.urls, WAITERS)
         met = Counter(clients.seen)
         for each in ids:
             await clients.approve(client, each)
         with anyio.fail_after(PATIENCE):
             decisions = await asyncio.gather(*waits)
-    told(capsys, f"each node {how} in turn", clients)
+    report(capsys, f"each node {how} in turn", clients)
     assert clients.wrong == []
     assert Counter(decisions) == {"approved": WAITERS}
-    # No connection is ever lost: what happens behind nginx is nginx's to mend.
+    # Clients never lose their connection, because nginx handles failures of the nodes behind it.
     assert set(met) <= meets
 
 
-async def test_a_stream_is_shown_as_it_comes(site: Site) -> None:
+async def test_nginx_forwards_stream_events_without_buffering(site: Site) -> None:
     clients = site.clients
     async with clients.client() as client:
         created = await clients.create(client)
@@ -135,7 +135,7 @@ async def test_a_stream_is_shown_as_it_comes(site: Site) -> None:
                 async for line in lines:
                     seen.append(line)
                     if line == "event: created":
-                        # It is open and stays so: what a proxy kept back until the end would never come.
+                        # The stream stays open, so events that a proxy buffers until the end would never arrive.
                         said = {"comment": "Why now?"}
                         answer = await client.post(f"{path}/feedback", json=said, headers=headers(clients.reviewer))
                         assert answer.status_code == 200, answer.text
@@ -144,7 +144,7 @@ async def test_a_stream_is_shown_as_it_comes(site: Site) -> None:
     assert [line for line in seen if line.startswith("event: ")][-1] == "event: released"
 
 
-async def test_the_inbox_is_told_through_nginx(site: Site) -> None:
+async def test_the_inbox_stream_delivers_updates_through_nginx(site: Site) -> None:
     clients = site.clients
     async with (
         clients.client() as client,
@@ -159,7 +159,7 @@ async def test_the_inbox_is_told_through_nginx(site: Site) -> None:
     pytest.fail("it was never told")
 
 
-async def test_the_numbers_are_not_for_those_outside(site: Site) -> None:
+async def test_nginx_does_not_expose_metrics(site: Site) -> None:
     async with site.clients.client() as client:
         for headers_ in ({}, {"x-forwarded-for": "127.0.0.1"}):
             answer = await client.get(f"{site.clients.urls[0]}/metrics", headers=headers_)
@@ -167,14 +167,14 @@ async def test_the_numbers_are_not_for_those_outside(site: Site) -> None:
         assert (await client.get(f"{site.clients.urls[0]}/readyz")).status_code == 200
 
 
-async def test_whoever_comes_without_tls_is_sent_to_it(site: Site) -> None:
+async def test_plain_http_requests_are_redirected_to_https(site: Site) -> None:
     assert site.clients.proxy is not None
     async with httpx2.AsyncClient() as client:
         answer = await client.get(f"{site.clients.proxy.plain_url}/inbox?status=waiting")
     assert (answer.status_code, answer.headers["location"]) == (301, "https://127.0.0.1/inbox?status=waiting")
 
 
-async def test_the_nodes_hear_from_nginx_who_asks_and_not_from_the_client(tmp_path: Path) -> None:
+async def test_nginx_overwrites_forwarding_headers_sent_by_the_client(tmp_path: Path) -> None:
     with receiving() as upstream:
         async with nginx(tmp_path, [upstream.url(""), upstream.url("")]) as proxy:
             forged = {
@@ -192,10 +192,10 @@ async def test_the_nodes_hear_from_nginx_who_asks_and_not_from_the_client(tmp_pa
 
 
 @pytest.mark.parametrize(("trusted", "code"), [("127.0.0.1", 401), ("10.73.73.10", 200)])
-async def test_a_node_believes_only_the_proxies_it_was_told_of(
+async def test_a_node_trusts_forwarding_headers_only_from_configured_proxies(
     sqlite_settings: Settings, trusted: str, code: int
 ) -> None:
-    """The numbers are for callers on this machine: whoever is believed to speak for somebody else is not one."""
+    """Metrics are only for local callers; a request forwarded by a trusted proxy is not local."""
     node = await asyncio.to_thread(start_server, sqlite_settings, trusted_proxies=trusted)
     try:
         async with httpx2.AsyncClient() as client:

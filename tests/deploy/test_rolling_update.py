@@ -1,4 +1,4 @@
-"""A newer version is rolled out node by node: nobody who waits notices, and nothing old breaks on the new tables."""
+"""A rolling update: waiting clients do not notice it, and old nodes work with the new schema."""
 
 import asyncio
 import json
@@ -14,16 +14,16 @@ import httpx2
 import pytest
 
 import assent
-from assent.app import schema
-from assent.settings import Settings
-from assent.store import migrations
+from assent.db import migrations
+from assent.installation import schema
+from assent.kernel.settings import Settings
 from tests.faults.waiting import PATIENCE, Agents, parked, ready
 from tests.support.nodes import Process, environment_of, launch, start_server
 from tests.support.nodes import ready as takes_requests
 
 WAITERS = 100
 NEXT = "9999"
-# What an update may bring while older nodes run: more, never less.
+# While older nodes are running, a migration may add to the schema but not remove anything.
 EXPAND = f'''"""What the next version brings"""
 
 import sqlalchemy as sa
@@ -47,7 +47,7 @@ def newer(tmp_path: Path) -> Path:
     folder = tmp_path / "newer"
     source = Path(assent.__file__).parent
     shutil.copytree(source, folder / "assent", ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "assent" / "store" / "migrations" / "versions" / f"{NEXT}_next.py").write_text(EXPAND)
+    (folder / "assent" / "db" / "migrations" / "versions" / f"{NEXT}_next.py").write_text(EXPAND)
     return folder
 
 
@@ -59,7 +59,7 @@ def command(settings: Settings, newer: Path | None, *arguments: str) -> subproce
 
 
 def updated(node: Process, settings: Settings, newer: Path) -> Process:
-    """SIGTERM, and start the next version on the same port."""
+    """Stop a node with SIGTERM, and start the next version on the same port."""
     node.stop()
     started = launch(settings, port=int(node.url.rpartition(":")[2]), PYTHONPATH=str(newer))
     assert takes_requests(started.url, started.popen)
@@ -67,7 +67,7 @@ def updated(node: Process, settings: Settings, newer: Path) -> Process:
 
 
 async def still_works(agents: Agents, client: httpx2.AsyncClient, url: str, number: int) -> None:
-    """A node takes a question and its answer, and says that it is ready."""
+    """Check that a node is ready and accepts a question and its answer."""
     one = Agents([url], agents.agent, agents.reviewer)
     assert (await client.get(f"{url}/readyz")).status_code == 200
     await one.approve(client, await one.create(client, number))
@@ -75,7 +75,7 @@ async def still_works(agents: Agents, client: httpx2.AsyncClient, url: str, numb
 
 
 @pytest.mark.timeout(400)
-async def test_a_rolling_update_fails_no_wait(
+async def test_no_wait_fails_during_a_rolling_update(
     postgres_settings: Settings, newer: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     agents = await ready(postgres_settings)
@@ -88,7 +88,7 @@ async def test_a_rolling_update_fails_no_wait(
             await parked(agents.urls, WAITERS)
             migrated = await asyncio.to_thread(command, postgres_settings, newer, "migrate", "--json")
             assert json.loads(migrated.stdout) == {"before": migrations.newest(), "after": NEXT}, migrated.stderr
-            # The old nodes go on, with the tables of the new ones.
+            # The old nodes keep working with the new schema.
             for n, url in enumerate(agents.urls):
                 await still_works(agents, client, url, 1000 + n)
             for n in range(len(nodes)):
@@ -110,7 +110,7 @@ async def test_a_rolling_update_fails_no_wait(
     assert await asyncio.to_thread(schema, postgres_settings) == (NEXT, migrations.newest())
 
 
-def test_an_old_node_does_not_start_on_tables_it_does_not_know(sqlite_settings: Settings, newer: Path) -> None:
+def test_an_old_node_does_not_start_on_a_newer_schema(sqlite_settings: Settings, newer: Path) -> None:
     assert command(sqlite_settings, newer, "migrate").returncode == 0
     refused = command(sqlite_settings, None, "serve", "--port", "0")
     assert refused.returncode == 1

@@ -1,4 +1,4 @@
-"""The wheel is all that is needed: in an environment with nothing else, and without Node.js, it serves all of it."""
+"""The wheel works in an environment that contains nothing else, without Node.js."""
 
 import re
 import subprocess
@@ -16,7 +16,7 @@ from tests.support.nodes import Process, free_port, ready
 
 VENDOR = ("htmx.min.js", "htmx.LICENSE.txt", "uPlot.esm.js", "uPlot.min.css", "uPlot.LICENSE.txt")
 SCRIPTS = ("htmx.min.js", "uPlot.esm.js")
-# Whoever installs on a slow day waits that long; nothing is asserted about anything shorter.
+# Downloading the packages can be slow.
 pytestmark = pytest.mark.timeout(1200)
 
 
@@ -36,7 +36,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the programs are of an environment with the wheel and what it requires, made as in deploy/Containerfile."""
+    """The bin folder of an environment with the wheel and its requirements, created as in deploy/Containerfile."""
     folder = tmp_path_factory.mktemp("venv")
     run(sys.executable, "-m", "venv", str(folder))
     pip = [str(folder / "bin" / "python"), "-m", "pip", "--quiet", "install"]
@@ -46,11 +46,11 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def alone(programs: Path, **more: str) -> dict[str, str]:
-    """An environment in which nothing but that environment is found: no Node.js, no repository, no settings."""
+    """Return environment variables with which only that environment is found: no Node.js, repository or settings."""
     return {"PATH": str(programs), "HOME": str(programs.parent), "LANG": "C.UTF-8"} | more
 
 
-def test_the_wheel_holds_the_scripts_of_the_pages_and_nothing_of_the_tests(wheel: Path) -> None:
+def test_the_wheel_contains_the_page_scripts_but_no_tests(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert [name for name in VENDOR if f"assent/web/static/vendor/{name}" not in names] == []
     assert "assent/py.typed" in names
@@ -58,7 +58,7 @@ def test_the_wheel_holds_the_scripts_of_the_pages_and_nothing_of_the_tests(wheel
     assert tops == {"assent", f"assent-{version('assent')}.dist-info"}
 
 
-def test_every_migration_and_template_is_in_the_wheel(wheel: Path) -> None:
+def test_the_wheel_contains_every_file_of_the_package(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     source = ROOT / "src"
     wanted = {
@@ -69,15 +69,15 @@ def test_every_migration_and_template_is_in_the_wheel(wheel: Path) -> None:
     assert wanted - names <= {"assent/web/static/vendor/fetched.txt"}
 
 
-def test_what_is_installed_fits_together(programs: Path) -> None:
+def test_the_installed_packages_are_compatible(programs: Path) -> None:
     run(str(programs / "python"), "-m", "pip", "check", env=alone(programs))
 
 
-def test_the_command_tells_its_version(programs: Path) -> None:
+def test_the_version_option_prints_the_version(programs: Path) -> None:
     assert run(str(programs / "assent"), "--version", env=alone(programs)) == f"assent {version('assent')}\n"
 
 
-def test_there_is_no_node_js_in_it(programs: Path) -> None:
+def test_the_installation_does_not_include_node_js(programs: Path) -> None:
     listed = run(str(programs / "python"), "-m", "pip", "list", "--format=freeze", env=alone(programs))
     assert not re.search("node|npm", listed, re.IGNORECASE)
     assert not [each.name for each in programs.iterdir() if re.fullmatch("node|npm|npx", each.name)]
@@ -100,7 +100,7 @@ def served(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_the_scripts_of_the_pages_are_served(served: Process, name: str) -> None:
+def test_the_page_scripts_are_served_unchanged(served: Process, name: str) -> None:
     page = httpx2.get(served.url, follow_redirects=True)
     assert page.status_code == 200
     (digest,) = set(re.findall(r"/static/(\w+)/", page.text))
@@ -109,7 +109,7 @@ def test_the_scripts_of_the_pages_are_served(served: Process, name: str) -> None
     assert answer.content == (ROOT / "src" / "assent" / "web" / "static" / "vendor" / name).read_bytes()
 
 
-def test_all_that_the_first_page_names_is_served(served: Process) -> None:
+def test_every_asset_on_the_first_page_is_served(served: Process) -> None:
     page = httpx2.get(served.url, follow_redirects=True)
     named = re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text)
     assert named

@@ -1,4 +1,4 @@
-"""A reader who follows a page exactly, and reports blocks that were not tried."""
+"""A reader who follows a page step by step; blocks that were not tried are reported."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import httpx2
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from tests.cli.commands import environment
 from tests.cli.terminal import Seat
 from tests.docs.pages import Block, blocks
@@ -32,7 +32,7 @@ class Reader:
     folder: Path
     env: dict[str, str]
     words: dict[str, str] = field(default_factory=dict[str, str])
-    """Values of the reader that replace placeholders on the page."""
+    """The reader's values for placeholders on the page."""
     tried: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     running: list["subprocess.Popen[str]"] = field(default_factory=list["subprocess.Popen[str]"])
 
@@ -50,14 +50,14 @@ class Reader:
         return code
 
     def save(self, name: str) -> Path:
-        """Save a file as the page shows it."""
+        """Save a file with the content shown on the page."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(self.code("file", name))
         return path
 
     def start(self, name: str, **env: str) -> "subprocess.Popen[str]":
-        """Start a snippet without a terminal, and let it run."""
+        """Start a snippet in the background, without a terminal."""
         shell = subprocess.Popen(
             self._shell(name),
             cwd=self.folder,

@@ -13,17 +13,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from assent.kernel.settings import Settings
 from assent.sdk.client import Assent
 from assent.sdk.run_values import Run
 from assent.sdk.values import Breakpoint
-from assent.settings import Settings
 from tests.cli.terminal import CTRL_C, Seat
 from tests.docs.pages import ROOT
 from tests.docs.reader import URL, Browser, Reader, said
 from tests.support.nodes import free_port
 
 KILL = "\x1c"
-"""Ctrl-backslash."""
+"""Ctrl-backslash, which sends SIGQUIT."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,7 @@ def _the_rest_of_the_readme(desk: Desk, port: str) -> None:
     reader.words["postgresql://user:password@host/assent"] = database.database_url
     with reader.sit("postgresql", ASSENT_PORT=port) as seat:
         seat.until("Agent token")
-    # This test is itself part of `make test`, so the command is checked in the CI configuration and with a dry run of
-    # make.
+    # This test is itself part of `make test`, so the command is only checked in the CI script and with `make -n`.
     reader.words["make test"] = "make -n -o .venv/dev.stamp test"
     assert "pytest" in reader.run("tests")
     assert "\nmake test ARGS=" in (ROOT / ".ci" / "run").read_text()
@@ -242,7 +241,7 @@ def runs(desk: Desk) -> None:
 
 
 def next_asked(reviewer: Assent, title: str) -> Breakpoint:
-    """Return the breakpoint with this title as soon as it is waiting."""
+    """Wait for a pending breakpoint with this title, and return it."""
     while not (found := [each for each in reviewer.list(status="waiting").items if each.title == title]):
         pass
     return reviewer.get(found[0].id)
@@ -255,7 +254,7 @@ def ended(agent: Assent, run_id: str) -> Run:
 
 
 def _clone(folder: Path) -> None:
-    """Link the parts of the repository that `make serve` uses, already set up: tests do not download packages."""
+    """Link the files that `make serve` uses, with the existing environment, because tests do not download packages."""
     build = ("package.json", "package-lock.json", ".npmrc", "hatch_build.py")
     for name in ("Makefile", "pyproject.toml", "requirements", *build):
         (folder / name).symlink_to(ROOT / name)

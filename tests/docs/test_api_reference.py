@@ -1,4 +1,4 @@
-"""The API reference is generated from the OpenAPI document and complete."""
+"""The API reference matches the OpenAPI document."""
 
 import re
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from assent.http.problems import STATUS
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from tests.docs.pages import code_words, links, read, rows, sections
 from tests.support.nodes import running_node
 
@@ -29,7 +29,7 @@ def _operations(openapi: dict[str, Any]) -> dict[str, dict[str, Any]]:
     }
 
 
-async def test_exactly_the_existing_routes_are_in_the_reference(openapi: dict[str, Any]) -> None:
+async def test_the_reference_lists_exactly_the_existing_routes(openapi: dict[str, Any]) -> None:
     assert set(SECTIONS) == set(_operations(openapi))
 
 
@@ -110,7 +110,7 @@ def _fields(schema: dict[str, Any], openapi: dict[str, Any]) -> set[str]:
 
 
 @pytest.mark.parametrize("route", sorted(route for route in SECTIONS if " /api/" in route))
-def test_a_section_says_who_can_call_the_route_and_how_it_fails(route: str) -> None:
+def test_each_section_lists_the_allowed_callers_and_errors_of_its_route(route: str) -> None:
     body = SECTIONS[route]
     codes = {error.code for error in STATUS}
     linked = set(re.findall(r"problems/(\w+)\.md", " ".join(links(body.partition("Errors:")[2]))))

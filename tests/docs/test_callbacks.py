@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from assent.delivery.usecases.outbox import LADDER
+from assent.kernel.settings import Settings
 from assent.sdk.client import Assent
-from assent.services.delivery import LADDER
-from assent.settings import Settings
 from tests.cli.commands import here_json
 from tests.docs.pages import fences, read
 from tests.support.nodes import free_port, prepared, server
@@ -38,7 +38,7 @@ def test_the_receiver_accepts_signed_callbacks_and_rejects_others(sqlite_setting
         [sys.executable, str(receiver)], env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
     try:
-        # Callbacks are sent only once it is listening: a failed first attempt would cost five seconds.
+        # Wait until the receiver is listening, because a failed first attempt is retried only after five seconds.
         assert _unsigned(url) == 401
         with server(sqlite_settings, outbound_allow="127.0.0.0/8") as process:
             with Assent(process.url, agent_token) as agent:
@@ -65,7 +65,7 @@ def _unsigned(url: str) -> int:
             continue
 
 
-def test_the_documented_retry_delays_are_those_of_the_code() -> None:
+def test_the_documented_retry_delays_match_the_code() -> None:
     page = " ".join(PAGE.split())
     told = "5 seconds, 5 minutes, 30 minutes, then 2, 5, 10, 14, 20 and 24 hours"
     hours = [hours * 3600 for hours in (2, 5, 10, 14, 20, 24)]

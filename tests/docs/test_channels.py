@@ -7,12 +7,13 @@ import shlex
 import pytest
 import yaml
 
-from assent.app import Assent
-from assent.channels.pacing import DIGEST, MESSAGES, SECONDS
 from assent.cli.main import loaded
-from assent.domain.routes_file import _KEYS
-from assent.services.configuration import _CHANNEL_KEYS
-from assent.settings import Settings
+from assent.delivery.channels.pacing import DIGEST, MESSAGES, SECONDS
+from assent.delivery.routes_file import _KEYS
+from assent.delivery.usecases.configuration import _CHANNEL_KEYS
+from assent.kernel.settings import Settings
+from assent.node import Node as ServerNode
+from assent.triggers.usecases.config_reload import Reloading
 from tests.docs.pages import fences, read, rows
 
 CHANNELS, ROUTES = read("how-to/channels.md"), read("how-to/routes.md")
@@ -28,7 +29,7 @@ def first_cells(text: str) -> set[str]:
     return {row[0].strip("`") for row in rows(text)}
 
 
-def test_every_key_is_listed() -> None:
+def test_every_channel_and_route_key_is_documented() -> None:
     assert first_cells(CHANNELS) == _CHANNEL_KEYS | {MESSAGES, SECONDS, DIGEST}
     assert first_cells(ROUTES) == _KEYS | {"project", "enabled"}
 
@@ -38,7 +39,7 @@ def test_every_example_file_is_valid(sqlite_settings: Settings, monkeypatch: pyt
         for name in re.findall(r"env:([A-Z_]+)", text):
             monkeypatch.setenv(name, SECRET)
         sections = yaml.safe_load(text)
-        found = Assent(sqlite_settings.model_copy(update=sections)).reloading.setup.told
+        found = ServerNode(sqlite_settings.model_copy(update=sections))[Reloading].setup.told
         assert len(found.channels) + len(found.routes) == sum(map(len, sections.values()))
 
 

@@ -1,15 +1,19 @@
-"""The event reference is true for the events of real breakpoints."""
+"""The event reference matches the events of real breakpoints."""
 
 from functools import partial
 from typing import Any
 
-from assent.domain.breakpoint import EVENT_OF
-from assent.domain.rule_changes import CHANGED, CREATED, REMOVED
-from assent.domain.terms import Answer
-from assent.settings import Settings
+from assent.audit.usecases.retention import RetentionService
+from assent.breakpoints.usecases.triage import TriageService
+from assent.breakpoints.usecases.undo_window import HoldingService
+from assent.core.breakpoint import EVENT_OF
+from assent.core.rule_changes import CHANGED, CREATED, REMOVED
+from assent.core.terms import Answer
+from assent.kernel.settings import Settings
+from assent.people.store.people import People
+from tests.db.making import person
+from tests.delivery.usecases.delegating import channel, route, settle, wishes
 from tests.docs.pages import read, rows, sections
-from tests.services.delegating import channel, route, settle, wishes
-from tests.store.making import person
 from tests.support.nodes import ManualClock, Node, running_node
 from tests.support.until import until
 
@@ -17,7 +21,7 @@ SECTIONS = sections(read("reference/events.md"), 2)
 METADATA = {kind: [row[0] for row in rows(body)] for kind, body in SECTIONS.items()}
 
 
-def test_every_type_of_event_is_documented() -> None:
+def test_every_event_type_is_documented() -> None:
     assert set(SECTIONS) == {"created", "warned", "purged", *EVENT_OF.values(), CREATED, CHANGED, REMOVED}
 
 
@@ -34,7 +38,7 @@ async def test_every_event_has_exactly_the_documented_metadata(sqlite_settings: 
 
 
 async def _live_every_event_of_rules(node: Node) -> dict[str, set[str]]:
-    """Change a rule in every way; the remaining rules match breakpoints created later."""
+    """Create, change and remove rules; the remaining ones match breakpoints that are created later."""
     writer = await node.person("rita", "rule-admin")
     for more in ({"action": "auto-approve", "mode": "shadow"}, {"action": "never-auto-approve", "why": "Careful."}):
         made = await node.call("POST", "/api/rules", writer, json={"pattern": "*", **more})
@@ -48,8 +52,8 @@ async def _live_every_event_of_rules(node: Node) -> dict[str, set[str]]:
 
 
 async def _live_every_mark(node: Node, clock: ManualClock) -> dict[str, Any]:
-    """Claim, unclaim, assign twice, and let an answer be dropped."""
-    triage, database = node.assent.triage, node.assent.database
+    """Claim, unclaim, assign twice, and revoke a role so that a held answer is dropped."""
+    triage, database = node.assent[TriageService], node.assent.database
     ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "reviewer")
     marked = await node.create()
     breakpoint_id: str = marked["id"]
@@ -58,9 +62,9 @@ async def _live_every_mark(node: Node, clock: ManualClock) -> dict[str, Any]:
     for name in ("ann", "bob"):
         await database.write(partial(triage.assign, breakpoint_id=breakpoint_id, person=name, by=bob))
     answer = Answer(approved=True)
-    hold = partial(node.assent.holding.hold, breakpoint_id=breakpoint_id, answer=answer, by=ann, via="web")
+    hold = partial(node.assent[HoldingService].hold, breakpoint_id=breakpoint_id, answer=answer, by=ann, via="web")
     await database.write(hold)
-    await database.write(lambda tx: tx.people.grant(ann.id, "default", []))
+    await database.write(lambda tx: tx[People].grant(ann.id, "default", []))
     clock.advance(60)
     await until(
         partial(database.read, lambda tx: tx.session.all("SELECT 1 FROM assent_held_answers", {})),
@@ -70,7 +74,7 @@ async def _live_every_mark(node: Node, clock: ManualClock) -> dict[str, Any]:
 
 
 async def _live_every_step(node: Node, clock: ManualClock) -> dict[str, Any]:
-    """Delegate to a deputy, and then send reminders and escalate."""
+    """Delegate a breakpoint to a deputy, send reminders, and escalate it."""
     cal, dan = await person(node, "cal", "reviewer"), await person(node, "dan", "reviewer")
     await channel(node, "hook", "webhook")
     await route(node, "hook", pattern="told.*", remind=["1m"], escalate=[{"after": "2m", "to": [f"person:{dan.name}"]}])
@@ -83,7 +87,7 @@ async def _live_every_step(node: Node, clock: ManualClock) -> dict[str, Any]:
 
 
 async def _live_every_event(node: Node, clock: ManualClock) -> dict[str, set[str]]:
-    """Return the types of events that happened, with the names in their metadata."""
+    """Cause every type of breakpoint event; return the types with the names in their metadata."""
     agent, admin, owner = await node.token("agent"), await node.person("eve", "admin"), await node.token("reviewer")
     full = {
         "expert": "ghost",
@@ -111,7 +115,7 @@ async def _live_every_event(node: Node, clock: ManualClock) -> dict[str, set[str
             seen.setdefault(event["type"], set()).update(event["metadata"])
     await node.call("PUT", "/api/policy", await node.token("admin"), json={"retentionDays": 1})
     clock.advance(2 * 24 * 3600)
-    await node.assent.database.write(node.assent.retention.purge_due)
+    await node.assent.database.write(node.assent[RetentionService].purge_due)
     history = await node.call("GET", f"/api/breakpoints/{cancelled['id']}/events", agent)
     seen["purged"] = set(history.json()["items"][-1]["metadata"])
     return seen

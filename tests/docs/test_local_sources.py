@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from assent.app import setup_of
-from assent.domain import schedules
-from assent.domain.yaml_file import read as read_yaml
-from assent.services.config_file import Given
-from assent.settings import Settings
-from assent.sources import files, git, local
-from assent.sources.snapshots import LEFT_OUT
+from assent.installation import setup_of
+from assent.kernel.settings import Settings
+from assent.kernel.yaml_file import read as read_yaml
+from assent.platform.config_file import Given
+from assent.triggers import schedules
+from assent.triggers.sources import files, git, local
+from assent.triggers.sources.snapshots import LEFT_OUT
 from tests.cli.commands import here
 from tests.docs.pages import code_words, fences, read, rows
-from tests.sources.repositories import repository
+from tests.triggers.sources.repositories import repository
 
 SETTINGS = {
     "watch-files": files.KNOWN | {local.HOST, "trust"},
@@ -23,7 +23,7 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("page", SETTINGS)
-def test_every_setting_is_listed(page: str) -> None:
+def test_every_source_setting_is_documented(page: str) -> None:
     table = read(f"how-to/{page}.md").partition("| setting |")[2].partition("\n\n")[0]
     assert {row[0].strip("`") for row in rows(f"| setting |{table}\n")} == SETTINGS[page]
 

@@ -13,20 +13,20 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from assent.mcp.callers import configured
-from assent.mcp.server import built
-from assent.settings import Settings
+from assent.agents.mcp.callers import configured
+from assent.agents.mcp.server import built
+from assent.kernel.settings import Settings
+from tests.agents.mcp.seats import Seat, listening
 from tests.cli.commands import environment
 from tests.docs.pages import DOCS
 from tests.docs.test_shell import example
-from tests.mcp.seats import Seat, listening
 from tests.support.nodes import prepared, server
 
 PAGE = DOCS / "how-to" / "mcp.md"
 
 
 def shown(name: str, token: str) -> Mapping[str, Any]:
-    """Return the server of an example as a client reads it."""
+    """Return the server settings in an example, as parsed by a client."""
     text = example(PAGE, name).replace("${ASSENT_TOKEN}", token)
     found: Mapping[str, Any] = json.loads(text)["mcpServers"]["assent"]
     return found
@@ -44,7 +44,7 @@ def token(sqlite_settings: Settings) -> str:
     return prepared(sqlite_settings, "agent")[0]
 
 
-async def test_both_configurations_let_an_agent_ask(sqlite_settings: Settings, token: str) -> None:
+async def test_an_agent_can_ask_with_both_example_configurations(sqlite_settings: Settings, token: str) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     with server(sqlite_settings) as process, listening(environment(ASSENT_URL=process.url)) as url:
         stdio, http = shown("stdio", token), shown("http", token)

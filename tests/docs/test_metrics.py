@@ -4,10 +4,10 @@ import re
 
 from prometheus_client.metrics_core import Metric
 
-from assent.domain.breakpoint import Status
-from assent.ports import Ended, Hint
-from assent.store.figures import CAP
-from assent.telemetry import Figures, Metrics
+from assent.core.breakpoint import Status
+from assent.kernel.ports import Ended, Hint
+from assent.kernel.telemetry import Figures, Metrics
+from assent.platform.gauges import CAP
 from tests.docs.pages import code_words, read, rows
 
 PAGE = read("reference/metrics.md")
@@ -15,7 +15,7 @@ ROWS = {row[0].strip("`"): row for row in rows(PAGE)}
 
 
 def busy() -> Metrics:
-    """Return metrics that were each used once, so that all labels exist."""
+    """Return metrics after recording each of them once, so that all labels exist."""
     metrics = Metrics()
     metrics.answered("GET", "/", 200, 0.1)
     metrics.committed([Hint("default", "bp_1", Status.RELEASED, 2, 2, Ended("approved", "person", 1, 1))])
@@ -72,7 +72,7 @@ def test_no_label_contains_a_value_chosen_by_a_caller() -> None:
     assert used <= bounded
 
 
-def test_the_limit_is_documented() -> None:
+def test_the_counting_limit_is_documented() -> None:
     assert f"{CAP:,}" in PAGE
 
 

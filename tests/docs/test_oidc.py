@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from assent.settings import Settings, resolve
+from assent.kernel.settings import Settings, resolve
 from tests.docs.pages import DOCS, blocks
 
 

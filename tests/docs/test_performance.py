@@ -29,11 +29,11 @@ def test_the_plots_are_generated_from_the_stored_results() -> None:
     assert drawn == page.plots(KEPT)
 
 
-def test_every_stored_part_has_a_section() -> None:
+def test_every_benchmark_part_has_a_section() -> None:
     assert {result.part for result in KEPT} - set(page.SECTIONS) == set()
 
 
-def test_every_line_is_on_the_page_with_its_date_and_commit() -> None:
+def test_every_result_is_on_the_page_with_its_date_and_commit() -> None:
     text = page.page([MEASURED])
 
     assert "| sqlite | get | 90/s | 100/s | 1.11× | ≤ 1.3× | yes |" in text

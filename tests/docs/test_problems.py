@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from assent.domain.errors import AssentError
+from assent.core.errors import AssentError
 from assent.http.problems import DOCS as ADDRESS
 from assent.http.problems import STATUS
 from tests.docs.pages import DOCS, fences, links, read, sections

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from assent.services.segments import _ENDING
+from assent.runs.usecases.leases import _ENDING
 from tests.docs import stories, test_snippets
 from tests.docs.pages import DOCS, README, ROOT, blocks, code_words, every_page, rows, sections
 from tests.docs.reader import reading
@@ -84,7 +84,7 @@ def test_every_page_with_runnable_blocks_is_tested() -> None:
     assert tempting == set(STORIES) | ELSEWHERE | read | UNTRIED
 
 
-def test_a_block_that_was_not_tried_is_a_failure(tmp_path: Path) -> None:
+def test_a_page_with_an_untested_block_fails(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("<!-- run: one -->\n```sh\necho 1\n```\n\n<!-- run: two -->\n```sh\necho 2\n```\n")
 
@@ -96,7 +96,7 @@ def test_a_block_that_was_not_tried_is_a_failure(tmp_path: Path) -> None:
         read_half()
 
 
-def test_every_line_of_the_journal_is_explained() -> None:
+def test_every_type_of_journal_line_is_explained() -> None:
     source = "".join(path.read_text() for path in sorted((ROOT / "src" / "assent").rglob("*.py")))
     written = set(re.findall(r'\bLine\(\s*"([a-z_]+)"', source)) | set(_ENDING.values())
     table = sections((DOCS / "explanation" / "runs.md").read_text(), 2)["Journal"]

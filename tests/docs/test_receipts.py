@@ -1,11 +1,11 @@
-"""The how-to about receipts, from the first to the last snippet, with a real server."""
+"""All snippets in the how-to about receipts work with a real server."""
 
 import subprocess
 import sys
 from pathlib import Path
 
+from assent.kernel.settings import Settings
 from assent.sdk.client import Assent
-from assent.settings import Settings
 from tests.docs.pages import DOCS, fences, snippets
 from tests.docs.reader import URL, Reader, opened
 

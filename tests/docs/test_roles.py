@@ -2,7 +2,7 @@
 
 import pytest
 
-from assent.domain.access import AGENT_PERMISSIONS, ROLE_PERMISSIONS, SERVICE_PERMISSIONS, Permission
+from assent.core.access import AGENT_PERMISSIONS, ROLE_PERMISSIONS, SERVICE_PERMISSIONS, Permission
 from tests.docs.pages import read, rows
 
 COLUMNS = ("agent", "viewer", "reviewer", "rule-admin", "auditor", "admin", "metrics")

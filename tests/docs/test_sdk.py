@@ -11,15 +11,15 @@ import pytest
 
 import assent
 from assent import Assent
-from assent.domain.errors import AssentError
-from assent.domain.fields import FIELDS, Place
+from assent.core.errors import AssentError
+from assent.core.fields import FIELDS, Place
+from assent.kernel.settings import Settings
 from assent.sdk import errors
 from assent.sdk.calls import Calls
 from assent.sdk.context import Context
 from assent.sdk.gating import Terms
 from assent.sdk.protocol import Asking
 from assent.sdk.values import BreakpointResult, Summary
-from assent.settings import Settings
 from tests.docs.pages import code_words, fences, read, rows, sections
 from tests.support.nodes import prepared, server
 from tests.support.until import until
@@ -32,11 +32,11 @@ def first_cells(text: str) -> set[str]:
     return {word for row in rows(text) for word in code_words(row[0])}
 
 
-def test_every_name_of_the_package_is_in_the_first_table() -> None:
+def test_the_first_table_lists_every_public_name() -> None:
     assert first_cells(PAGE.partition("## ")[0]) == set(assent._HOMES)
 
 
-def test_every_method_of_the_clients_is_listed() -> None:
+def test_every_client_method_is_listed() -> None:
     calls = {name for name in dir(Calls) if not name.startswith("_") and callable(getattr(Calls, name))}
 
     assert first_cells(sections(PAGE, 2)["Clients"]) == calls - {"now"} | {"stream"}
@@ -56,7 +56,7 @@ def test_every_field_of_a_result_is_listed() -> None:
     assert first_cells(sections(PAGE, 2)["Results"]) == set(BreakpointResult.__struct_fields__)
 
 
-def test_every_member_of_the_context_is_listed_with_its_arguments() -> None:
+def test_every_context_member_is_listed_with_its_arguments() -> None:
     listed = {re.split(r"[( ]", word.removeprefix("await "))[0] for word in first_cells(sections(PAGE, 2)["Context"])}
 
     assert listed == {name for name in vars(Context) if not name.startswith("_")}
@@ -70,7 +70,7 @@ def test_every_public_function_is_shown_with_its_signature() -> None:
     assert shown == {name for name in assent._HOMES if not inspect.isclass(getattr(assent, name))}
 
 
-def test_every_error_of_the_client_is_listed() -> None:
+def test_every_client_error_is_listed() -> None:
     own = {name for name in errors.__all__ if getattr(errors, name).__module__ == errors.__name__}
 
     assert first_cells(sections(PAGE, 2)["Errors"]) == own - {AssentError.__name__}

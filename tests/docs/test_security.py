@@ -9,17 +9,20 @@ from functools import cache
 import pytest
 from argon2 import PasswordHasher, Type
 
-from assent.api.waiting import MAX_WAIT
-from assent.channels.registry import KINDS
-from assent.domain import canonical, draft, grammar
-from assent.domain.instants import SECOND
-from assent.front import SIGN_INS_PER_MINUTE
-from assent.http import edge, sessions
-from assent.outbound import Limits
-from assent.services.people import LINK_LIFE, SESSION_LIFE, TOKEN_LIFE, PeopleService
-from assent.settings import Settings
+from assent.asgi import SIGN_INS_PER_MINUTE
+from assent.breakpoints.api.waiting import MAX_WAIT
+from assent.contracts import people as wire
+from assent.core import canonical, draft
+from assent.core.patterns import grammar
+from assent.core.timestamps import SECOND
+from assent.delivery.channels.registry import KINDS
+from assent.http import middleware as edge
+from assent.http import sessions
+from assent.http.sessions import SESSION_LIFE
+from assent.kernel.outbound import Limits
+from assent.kernel.settings import Settings
+from assent.people.usecases.people import LINK_LIFE, TOKEN_LIFE, PeopleService
 from assent.web.rendering import code, markdown
-from assent.wire import people as wire
 from tests.docs.pages import ROOT, code_words, read, rows, sections
 
 VERDICTS = ("met", "not applicable", "gap")

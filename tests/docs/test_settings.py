@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from tests.docs.pages import read, rows
 
 ROWS = {row[0].strip("`"): row for row in rows(read("reference/settings.md"))}

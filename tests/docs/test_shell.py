@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from assent.kernel.settings import Settings
 from assent.sdk.client import Assent
 from assent.sdk.values import Breakpoint
-from assent.settings import Settings
 from tests.cli.commands import environment
 from tests.cli.terminal import Seat
 from tests.docs.pages import DOCS
@@ -30,7 +30,7 @@ def example(page: Path, name: str) -> str:
 
 @dataclass
 class Place:
-    """A folder with a program, a server, and a reviewer who answers once."""
+    """A folder with a program, and a server with a reviewer who answers one question."""
 
     folder: Path
     env: dict[str, str]
@@ -124,7 +124,7 @@ def test_the_cron_job_runs_only_after_an_approval(place: Place, approved: bool) 
     command = (
         line.split(maxsplit=5)[5].replace("/srv/app", str(place.folder)).replace("/opt/assent/bin/assent", "assent")
     )
-    # An environment as minimal as that of cron.
+    # Cron provides a similarly minimal environment.
     env = {name: place.env[name] for name in ("ASSENT_URL", "ASSENT_TOKEN", "PATH")} | {"HOME": str(place.folder)}
     code, said, shown = place.run("/bin/sh", "-c", command, approved=approved, env=env)
     assert (code, place.ran) == ((0, True) if approved else (10, False)), said

@@ -1,4 +1,4 @@
-"""Pages that tests cannot follow completely: programs compile, files are valid, and commands exist."""
+"""Pages that tests cannot run completely: their programs compile, their files are valid, and their commands exist."""
 
 import shlex
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from assent.cli.main import loaded
-from assent.domain.payload_secrets import Redactor
+from assent.triggers.payload_secrets import Redactor
 from tests.docs.pages import fences, read
 
 PAGES = (
@@ -56,7 +56,7 @@ def test_every_command_on_the_page_and_its_options_exist(page: str) -> None:
         assert [word for word in rest if word.startswith("--") and word.partition("=")[0] not in known] == [], words
 
 
-def test_the_example_patterns_redact_what_they_should() -> None:
+def test_the_example_redaction_patterns_match_their_examples() -> None:
     (code,) = fences(read("reference/sources.md"), "yaml")
     redactor = Redactor(yaml.safe_load(code)["redact_patterns"])
     assert redactor({"note": "ACME-12345678, pin: 1234"}) == {"note": "[redacted], pin: [redacted]"}

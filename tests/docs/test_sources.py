@@ -1,13 +1,13 @@
-"""The reference of sources lists every kind of webhook source, every setting and every attribute of the view."""
+"""The source reference lists every kind of webhook source, every setting and every view attribute."""
 
 import re
 
 import pytest
 
-from assent.domain.trigger_events import VIEW
-from assent.sources.fields import COMMON
-from assent.sources.registry import KINDS, Way
-from assent.sources.webhook import HOW, KNOWN, OTHERS
+from assent.triggers.event import VIEW
+from assent.triggers.sources.fields import COMMON
+from assent.triggers.sources.registry import KINDS, Way
+from assent.triggers.sources.webhook import HOW, KNOWN, OTHERS
 from tests.docs.pages import read, sections
 
 PAGE = read("reference/sources.md")
@@ -25,13 +25,13 @@ def test_every_kind_of_webhook_source_is_listed_with_its_types(kind: str) -> Non
     assert kind in first_cells("Types")
 
 
-def test_every_setting_is_listed() -> None:
+def test_every_source_setting_is_documented() -> None:
     assert first_cells("Settings of every source") >= COMMON
     assert first_cells("webhook") >= KNOWN
     assert all(f"`{how}`" in sections(PAGE, 2)["webhook"] for how in HOW)
 
 
-def test_exactly_the_attributes_of_the_view_are_listed() -> None:
+def test_the_reference_lists_exactly_the_attributes_of_the_view() -> None:
     assert first_cells("The view") == set(VIEW)
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from assent.app import setup_of
 from assent.cli.main import loaded
-from assent.domain.triggers_file import _KEYS
-from assent.domain.yaml_file import read as read_yaml
-from assent.services.config_file import PARTS, Given
-from assent.settings import Settings
-from assent.sources.registry import KINDS
+from assent.installation import setup_of
+from assent.kernel.settings import Settings
+from assent.kernel.yaml_file import read as read_yaml
+from assent.platform.config_file import PARTS, Given
+from assent.triggers.file_format import _KEYS
+from assent.triggers.sources.registry import KINDS
 from tests.docs.pages import DOCS, blocks, code_words, fences, read, rows, sections
 from tests.support.nodes import running_node
 from tests.support.until import until

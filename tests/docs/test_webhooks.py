@@ -9,12 +9,12 @@ from pathlib import Path
 
 import httpx2
 
-from assent.api.callbacks import PER_MINUTE
-from assent.channels.webhook.channel import EVENTS, KNOWN
+from assent.delivery.api.callbacks import PER_MINUTE
+from assent.delivery.channels.webhook.channel import EVENTS, KNOWN
+from assent.kernel.settings import Settings
 from assent.sdk.client import Assent
-from assent.settings import Settings
+from tests.delivery.usecases.delegating import channel, route
 from tests.docs.pages import code_words, fences, read, rows
-from tests.services.delegating import channel, route
 from tests.support.nodes import free_port, prepared, running_node, server
 
 PAGE = read("how-to/webhooks.md")

@@ -1,4 +1,4 @@
-"""Claude Code itself, headless, with a scripted model and a tool; between them nothing but Assent's hook."""
+"""The real Claude Code, headless, with only Assent's hook between a scripted model and a tool."""
 
 import argparse
 import json
@@ -8,7 +8,7 @@ import sys
 import uuid
 from pathlib import Path
 
-from assent.integrations.claude_code_settings import Gate, installed, write
+from assent.agents.hooks.claude_settings import Gate, installed, write
 from tests.doors.kit import ARGUMENTS
 from tests.support.claude import CLAUDE
 from tests.support.messages_api import Asked, Turn, has_tool, heard, messages_api
@@ -27,11 +27,11 @@ QUIET = {
 
 
 def tell(*words: str) -> None:
-    print(*words, flush=True)  # noqa: T201  # what the suite reads
+    print(*words, flush=True)  # noqa: T201  # read by the test suite
 
 
 def script(asked: Asked) -> Turn:
-    """Call the tool once, and end with whatever came of it."""
+    """Call the tool once, then finish with its result."""
     told = heard(asked)
     for line in told:
         tell("received", line)
@@ -39,7 +39,7 @@ def script(asked: Asked) -> Turn:
 
 
 def environment(state: Path, model: str) -> dict[str, str]:
-    """A home of its own, and nothing of whoever runs the tests."""
+    """Return an environment with a separate home folder and without the variables of the user who runs the tests."""
     home = state / "home"
     home.mkdir(exist_ok=True)
     kept = {
@@ -58,7 +58,7 @@ def options(state: Path, gate: Gate) -> list[str]:
 
 
 def started(state: Path) -> tuple[str, bool]:
-    """The session, and whether an earlier agent has begun it."""
+    """Return the session ID, and whether an earlier agent process started the session."""
     kept = state / "session"
     if kept.exists():
         return kept.read_text(), True
@@ -67,7 +67,7 @@ def started(state: Path) -> tuple[str, bool]:
 
 
 class Client:
-    """The client in its folder, with a session that a later agent goes on with."""
+    """The client in its folder, with a session that a later agent process can resume."""
 
     def __init__(self, state: Path, model: str, gate: Gate) -> None:
         self.session, self.resumes = started(state)
@@ -76,7 +76,7 @@ class Client:
         self._options = options(state, gate)
 
     def prompted(self) -> str:
-        """Say what is wanted; return why the session ended."""
+        """Send the prompt and return the reason why the session ended."""
         begin = ["--resume", self.session] if self.resumes else ["--session-id", self.session]
         command = [str(CLAUDE), "-p", *begin, *self._options, "--output-format", "json", "Deploy 1.4 to production."]
         self.resumes = True
@@ -85,7 +85,7 @@ class Client:
         return str(json.loads(ended.stdout)["stop_reason"]) if ended.returncode == 0 else ""
 
     def supervised(self) -> bool:
-        """Go on with a session that was deferred, if it was."""
+        """Resume the session if it was deferred."""
         command = [str(ASSENT), "hook", "claude", "resume", self.session, "--program", str(CLAUDE), "--json", "--"]
         ended = self._run([*command, *self._options])
         tell(ended.stdout)
@@ -104,7 +104,7 @@ class Client:
 
 
 def deferring(client: Client) -> bool:
-    """Whoever was killed before the client had written down that it deferred says again what is wanted."""
+    """Send the prompt again if the agent was killed before the client had saved the deferral."""
     if client.resumes and client.supervised():
         return True
     ended = client.prompted()

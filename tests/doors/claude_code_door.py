@@ -1,4 +1,4 @@
-"""Claude Code: the real client, headless, with our hook between its model and its tools."""
+"""Claude Code: the real client, headless, with Assent's hook between its model and its tools."""
 
 from tests.doors.kit import Door
 

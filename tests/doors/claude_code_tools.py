@@ -1,4 +1,4 @@
-"""An MCP server over stdio with one tool, which writes down each time that it really runs."""
+"""An MCP server over stdio with one tool, which records every time that it runs."""
 
 import json
 import sys

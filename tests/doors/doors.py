@@ -1,4 +1,4 @@
-"""The front doors there are: each `*_door.py` beside this file tells of its own, and what they can carry."""
+"""The list of all integrations, collected from the `*_door.py` files in this folder."""
 
 from importlib import import_module
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""What every front door is tried with: a live server, a reviewer, and an agent in a process of its own.
+"""Test kit for every integration: a live server, a reviewer, and an agent in its own process.
 
-An agent is a program that wants to run `deploy` with the arguments below, once, behind its door. It takes `--state
-DIR`, where it keeps what it needs to go on after it was killed, and `--ttl SECONDS` for how long people have. It prints
-`ran {…}` with the arguments when the tool really runs, and `received …` with what the model is told of it.
+An agent is a program that tries to run `deploy` once with the arguments below, through its integration. It takes
+`--state DIR`, where it saves what it needs to resume after it is killed, and `--ttl SECONDS`, the time to answer. It
+prints `ran {…}` with the arguments when the tool actually runs, and `received …` with the result for the model.
 """
 
 import contextlib
@@ -27,22 +27,22 @@ PATIENCE = 240.0
 
 @dataclass(frozen=True, kw_only=True)
 class Door:
-    """One way for an agent to ask, and what it can carry: a feature it lacks has a reason instead of a tick."""
+    """An integration and the features it supports; each unsupported feature has a reason."""
 
     name: str
     package: str
-    """What has to be installed beside Assent; empty for nothing."""
+    """The package to install in addition to Assent; empty if none is required."""
     program: str
-    """The agent behind it, from the root of the project."""
+    """The agent's program, relative to the root of the project."""
     options: Sequence[str] = ()
     edits: bool = True
-    """The reviewer may change the arguments."""
+    """Whether the reviewer can change the arguments."""
     resumes: bool = True
-    """After a kill, the same question is taken up again."""
+    """Whether a restarted agent resumes the same question."""
     how: str
-    """How it waits, in a few words."""
+    """How the integration waits, in a few words."""
     lacks: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Why it cannot carry what it cannot carry, by the name of the feature."""
+    """The reason why a feature is not supported, by the name of the feature."""
 
 
 @dataclass
@@ -65,14 +65,14 @@ class Agent:
                 self.lines.append(line.rstrip("\n"))
 
     def ended(self) -> int:
-        """Wait for its end, and that of everything it has started, and return its exit code."""
+        """Wait until the agent and all processes that it started have ended, and return its exit code."""
         code = self.popen.wait(PATIENCE)
         assert self._reader is not None
         self._reader.join(PATIENCE)
         return code
 
     def kill(self) -> None:
-        """kill -9 of the agent and of everything it has started."""
+        """Send SIGKILL to the agent and to all processes that it started."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.popen.pid, 9)
         self.ended()
@@ -88,18 +88,18 @@ class Agent:
 
 @dataclass
 class Desk:
-    """A live server with a reviewer, and agents that are started at it."""
+    """A live server with a reviewer, and the agents that use it."""
 
     url: str
     token: str
     reviewer: Assent
     state: Path
     agent_id: str
-    """Of its agents alone: others use the same server."""
+    """The agent ID of this desk, because other tests use the same server."""
 
     @contextlib.contextmanager
     def agent(self, door: Door, *more: str, url: str | None = None) -> Iterator[Agent]:
-        """Start the agent behind a door; it goes on from what an earlier one has left in the same desk's folder."""
+        """Start an integration's agent; it resumes from the state that an earlier agent saved in the desk's folder."""
         environment = os.environ | {
             "ASSENT_URL": url or self.url,
             "ASSENT_TOKEN": self.token,
@@ -124,12 +124,12 @@ class Desk:
             agent.kill()
 
     def asked(self, agent: Agent, *, number: int = 1) -> Breakpoint:
-        """Wait until the agent has asked this many questions that wait for an answer, and return the newest."""
+        """Wait until the agent has this many pending questions, and return the newest."""
         deadline = time.monotonic() + PATIENCE
         while len(waiting := self.reviewer.list(status="waiting", agent_id=self.agent_id).items) < number:
             assert agent.popen.poll() is None, f"It ended without asking: {agent.lines}"
             assert time.monotonic() < deadline, f"It has not asked: {agent.lines}"
-            time.sleep(0.05)  # a list tells nobody that it has changed
+            time.sleep(0.05)  # the list endpoint does not notify clients of changes
         assert len(waiting) == number, waiting
         return self.reviewer.get(waiting[0].id)
 

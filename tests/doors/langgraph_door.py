@@ -1,4 +1,4 @@
-"""The doors of LangGraph and LangChain: an interrupt in a node, and the middleware that reviews tool calls."""
+"""The LangGraph and LangChain integrations: an interrupt in a node, and the middleware that reviews tool calls."""
 
 from tests.doors.kit import Door
 

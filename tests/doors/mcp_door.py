@@ -1,4 +1,4 @@
-"""The doors of `assent mcp`: a scripted client of the real package, and Claude Code's permission prompt."""
+"""The integrations of `assent mcp`: a scripted client with the real package, and Claude Code's permission prompt."""
 
 from tests.doors.kit import Door
 

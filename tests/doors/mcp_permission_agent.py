@@ -1,4 +1,4 @@
-"""Claude Code itself, headless, with a scripted model and a tool that no rule allows: it asks `assent mcp`."""
+"""The real Claude Code, headless, which asks `assent mcp` about a tool that no rule allows."""
 
 import argparse
 import json
@@ -15,7 +15,7 @@ PROMPT = "mcp__assent__permission_prompt"
 
 
 def servers(state: Path, ttl: int) -> Path:
-    """Write down which MCP servers there are: the tool's, and the one that is asked."""
+    """Write the MCP configuration with two servers: the tool's and Assent's."""
     kept = {name: value for name, value in os.environ.items() if name.startswith("ASSENT_")}
     file = state / "servers.json"
     door = {"command": sys.executable, "args": [str(TOOLS), str(state / "ran")]}

@@ -1,4 +1,4 @@
-"""The door of the OpenAI Agents SDK: interruptions of a run."""
+"""The OpenAI Agents SDK integration: interruptions of a run."""
 
 from tests.doors.kit import Door
 

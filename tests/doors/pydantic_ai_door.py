@@ -1,4 +1,4 @@
-"""The doors of Pydantic AI: deferred tools, which end a run, and the handler that waits inside of one."""
+"""The Pydantic AI integrations: deferred tools, which end a run, and the handler that waits during a run."""
 
 from tests.doors.kit import Door
 

@@ -1,4 +1,4 @@
-"""What each door can carry, from what its tests are told of it: `python -m tests.doors.table` prints it."""
+"""Prints the features of each integration from the definitions used by the tests: `python -m tests.doors.table`."""
 
 import sys
 
@@ -12,7 +12,7 @@ COLUMNS = (
 
 
 def row(door: Door) -> tuple[str, ...]:
-    """Every cell but the first three is the name of a test of this door in test_doors.py."""
+    """Return an integration's row; every cell after the first three is verified by a test in test_doors.py."""
     edits = "yes" if door.edits else door.lacks["edits"]
     resumes = "the same question" if door.resumes else door.lacks["resumes"]
     package = f"`{door.package}`" if door.package else "none"

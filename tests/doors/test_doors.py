@@ -1,4 +1,4 @@
-"""One suite for all front doors: each with the real package, an agent in its own process, and a live server."""
+"""The same tests for every integration: with the real package, an agent in its own process, and a live server."""
 
 import itertools
 from collections.abc import Iterator
@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from assent.kernel.settings import Settings
 from assent.sdk.client import Assent
-from assent.settings import Settings
 from tests.doors.doors import DOORS
 from tests.doors.kit import ARGUMENTS, Desk, Door
 from tests.support.nodes import free_port, prepared, server
@@ -20,7 +20,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="module")
 def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Assent, str]]:
-    """A live server as an administrator sees it, who reviews too; and their token."""
+    """A live server, and the token of an admin who is also a reviewer."""
     settings = Settings(data_dir=tmp_path_factory.mktemp("office") / "data")
     (administrator,) = prepared(settings, "admin")
     with server(settings) as process, Assent(process.url, administrator) as client:
@@ -29,7 +29,7 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Assent, s
 
 @pytest.fixture
 def desk(office: tuple[Assent, str], door: Door, tmp_path: Path) -> Desk:
-    """A token and a name of its own for each test's agent."""
+    """A desk with a separate agent token and agent ID for each test."""
     reviewer, administrator = office
     name = f"door-{door.name}-{next(_numbers)}"
     state = tmp_path / "agent"
@@ -42,7 +42,7 @@ def desk(office: tuple[Assent, str], door: Door, tmp_path: Path) -> Desk:
     return Desk(reviewer.url, made.raise_for_status().json()["token"], reviewer, state, name)
 
 
-def test_an_approval_lets_it_run_as_it_was_asked(door: Door, desk: Desk) -> None:
+def test_an_approved_call_runs_with_its_arguments(door: Door, desk: Desk) -> None:
     with desk.agent(door) as agent:
         asked = desk.asked(agent)
         desk.answer(asked, approved=True)
@@ -52,7 +52,7 @@ def test_an_approval_lets_it_run_as_it_was_asked(door: Door, desk: Desk) -> None
         assert asked.payload["arguments"] == ARGUMENTS
 
 
-def test_a_rejection_runs_nothing_and_its_reason_reaches_the_model(door: Door, desk: Desk) -> None:
+def test_a_rejection_blocks_the_call_and_gives_the_model_the_reason(door: Door, desk: Desk) -> None:
     with desk.agent(door) as agent:
         desk.answer(desk.asked(agent), approved=False, comment="Not on a Friday, ask Olga.")
 
@@ -61,7 +61,7 @@ def test_a_rejection_runs_nothing_and_its_reason_reaches_the_model(door: Door, d
         assert "Not on a Friday, ask Olga." in agent.heard
 
 
-def test_a_reviewers_changes_are_what_runs_or_cannot_be_made(door: Door, desk: Desk) -> None:
+def test_a_reviewers_edits_are_applied_or_not_offered(door: Door, desk: Desk) -> None:
     with desk.agent(door) as agent:
         asked = desk.asked(agent)
         if not door.edits:
@@ -73,14 +73,14 @@ def test_a_reviewers_changes_are_what_runs_or_cannot_be_made(door: Door, desk: D
         assert agent.ran == [ARGUMENTS | {"version": "1.5"}]
 
 
-def test_a_deadline_is_no_approval(door: Door, desk: Desk) -> None:
+def test_a_missed_deadline_does_not_count_as_approval(door: Door, desk: Desk) -> None:
     with desk.agent(door, "--ttl", "1") as agent:
         assert agent.ended() == 0, agent.lines
         assert agent.ran == []
         assert "No one answered in time" in agent.heard
 
 
-def test_a_question_taken_back_is_no_approval(door: Door, desk: Desk) -> None:
+def test_a_cancelled_question_does_not_count_as_approval(door: Door, desk: Desk) -> None:
     with desk.agent(door) as agent:
         desk.reviewer.cancel(desk.asked(agent).id)
 
@@ -89,7 +89,7 @@ def test_a_question_taken_back_is_no_approval(door: Door, desk: Desk) -> None:
         assert "was cancelled" in agent.heard
 
 
-def test_a_server_out_of_reach_blocks(door: Door, desk: Desk) -> None:
+def test_an_unreachable_server_blocks_the_call(door: Door, desk: Desk) -> None:
     with desk.agent(door, url=f"http://127.0.0.1:{free_port()}") as agent:
         agent.ended()
 
@@ -97,7 +97,7 @@ def test_a_server_out_of_reach_blocks(door: Door, desk: Desk) -> None:
         assert desk.questions() == 0
 
 
-def test_a_token_nobody_knows_blocks(door: Door, desk: Desk) -> None:
+def test_an_unknown_token_blocks_the_call(door: Door, desk: Desk) -> None:
     stranger = replace(desk, token=desk.token[:-8] + "00000000")
     with stranger.agent(door) as agent:
         agent.ended()
@@ -105,7 +105,7 @@ def test_a_token_nobody_knows_blocks(door: Door, desk: Desk) -> None:
         assert agent.ran == []
 
 
-def test_an_agent_killed_while_it_waits_goes_on_with_the_same_question(door: Door, desk: Desk) -> None:
+def test_an_agent_killed_while_waiting_resumes_with_the_same_question(door: Door, desk: Desk) -> None:
     with desk.agent(door) as first:
         asked = desk.asked(first)
         first.kill()
@@ -121,7 +121,7 @@ def test_an_agent_killed_while_it_waits_goes_on_with_the_same_question(door: Doo
         assert desk.questions() == 1
 
 
-def test_an_answer_given_while_the_agent_was_dead_is_kept(door: Door, desk: Desk) -> None:
+def test_an_answer_given_while_the_agent_was_down_is_kept(door: Door, desk: Desk) -> None:
     with desk.agent(door) as first:
         asked = desk.asked(first)
         first.kill()

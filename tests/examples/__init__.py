@@ -1,1 +1,1 @@
-"""The programs in examples/, run as they are, against a live server."""
+"""Tests that run the unmodified programs in examples/ with a live server."""

@@ -1,4 +1,4 @@
-"""Each example runs as its own process against a live server, with a reviewer who answers over HTTP."""
+"""Each example runs as a separate process with a live server and a reviewer who answers over HTTP."""
 
 import os
 import subprocess
@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from assent.kernel.settings import Settings
 from assent.sdk.client import Assent
 from assent.sdk.values import Breakpoint
-from assent.settings import Settings
 from tests.docs.pages import ROOT
 from tests.support.nodes import prepared, server
 
@@ -25,7 +25,7 @@ def reject(why: str) -> Mapping[str, Any]:
 
 @dataclass
 class Ended:
-    """How a program ended: what it said, its exit code, and what the reviewer was shown on the way."""
+    """The result of a program: its output, its exit code, and the breakpoints that the reviewer saw."""
 
     said: list[str]
     code: int
@@ -34,14 +34,14 @@ class Ended:
 
 @dataclass
 class Desk:
-    """A live server, with an agent's token for the programs and a reviewer at hand."""
+    """A live server with a reviewer, and an agent token for the programs."""
 
     url: str
     agent_token: str
     reviewer: Assent
 
     def run(self, program: str, *arguments: str, answers: Sequence[Mapping[str, Any]] = ()) -> Ended:
-        """Run a program and answer what it asks, one answer each, in order."""
+        """Run a program and answer its questions in order, with one answer each."""
         started = subprocess.Popen(
             [sys.executable, str(ROOT / "examples" / program), *arguments],
             env=os.environ | {"ASSENT_URL": self.url, "ASSENT_TOKEN": self.agent_token, "PYTHONUNBUFFERED": "1"},
@@ -60,7 +60,7 @@ class Desk:
     def _answered(self, answer: Mapping[str, Any], program: "subprocess.Popen[str]") -> Breakpoint:
         while not (waiting := self.reviewer.list(status="waiting").items):
             assert program.poll() is None, f"It ended without asking: {program.communicate()[0]}"
-            time.sleep(0.05)  # a list tells nobody that it has changed
+            time.sleep(0.05)  # the list endpoint does not notify clients of changes
         (asked,) = waiting
         shown = self.reviewer.get(asked.id)
         self.reviewer.feedback(asked.id, {"digest": shown.digest, **answer})
@@ -78,14 +78,11 @@ def desk(module_settings: Settings) -> Iterator[Desk]:
 
 
 def file_of(desk: Desk, shown: Breakpoint) -> str:
-    """The text of its context file, as the reviewer reads it."""
+    """Return the text of the context file that the reviewer sees."""
     return desk.reviewer._http.get(f"/api/breakpoints/{shown.id}/files/0").text
 
 
-# ── retry on rejection ──
-
-
-def test_a_rejected_plan_comes_back_with_what_was_said_about_it(desk: Desk) -> None:
+def test_a_rejected_plan_is_revised_with_the_feedback(desk: Desk) -> None:
     ended = desk.run("retry_on_rejection.py", "Dark mode", answers=[reject("Think of the tests first."), APPROVE])
     first, second = ended.shown
     assert (first.question, first.attempt) == ("Review the implementation plan. Approve to proceed?", 1)
@@ -99,7 +96,7 @@ def test_a_rejected_plan_comes_back_with_what_was_said_about_it(desk: Desk) -> N
     assert (ended.code, desk.reviewer.get(second.id).decision) == (0, "approved")
 
 
-def test_a_plan_is_asked_about_as_often_as_it_is_rejected(desk: Desk) -> None:
+def test_a_plan_is_submitted_again_after_every_rejection(desk: Desk) -> None:
     answers = [reject("No."), {"approved": False}, reject("Nearly."), APPROVE]
     ended = desk.run("retry_on_rejection.py", "Search", answers=answers)
     assert [(each.attempt, each.payload.get("previousFeedback")) for each in ended.shown] == [
@@ -111,17 +108,14 @@ def test_a_plan_is_asked_about_as_often_as_it_is_rejected(desk: Desk) -> None:
     assert ended.code == 0
 
 
-# ── conditional approval ──
-
-
-def test_a_change_of_low_risk_asks_nobody(desk: Desk) -> None:
+def test_low_risk_changes_need_no_approval(desk: Desk) -> None:
     before = desk.asked_by("applier")
     ended = desk.run("conditional_approval.py", "docs/index.md", "src/page.py")
     assert (ended.said, ended.code) == (["Applied 2 low-risk changes."], 0)
     assert desk.asked_by("applier") == before
 
 
-def test_a_change_of_high_risk_is_applied_once_it_is_approved(desk: Desk) -> None:
+def test_high_risk_changes_are_applied_after_approval(desk: Desk) -> None:
     confirmed = {"approved": True, "confirm": "high-risk-change-review"}
     ended = desk.run("conditional_approval.py", "auth/login.py", "migrations/7.sql", answers=[confirmed])
     (shown,) = ended.shown
@@ -130,17 +124,15 @@ def test_a_change_of_high_risk_is_applied_once_it_is_approved(desk: Desk) -> Non
     assert (ended.said, ended.code) == (["Applied 2 high-risk changes."], 0)
 
 
-def test_a_change_of_high_risk_that_is_rejected_is_not_applied(desk: Desk) -> None:
+def test_rejected_high_risk_changes_are_not_applied(desk: Desk) -> None:
     ended = desk.run("conditional_approval.py", "auth/login.py", answers=[reject("Not on a Friday.")])
     assert (ended.said, ended.code) == (["High-risk changes rejected: Not on a Friday."], 1)
 
 
-# ── multi-stage approval ──
-
 TITLES = ["Design Review", "Implementation Review", "Deployment Approval"]
 
 
-def test_each_stage_is_asked_about_after_the_one_before_was_approved(desk: Desk) -> None:
+def test_each_stage_asks_after_the_previous_one_is_approved(desk: Desk) -> None:
     ended = desk.run("multi_stage_approval.py", "Dark mode", answers=[APPROVE, APPROVE, APPROVE])
     assert [each.title for each in ended.shown] == TITLES
     assert len({each.run_id for each in ended.shown}) == 1
@@ -150,7 +142,7 @@ def test_each_stage_is_asked_about_after_the_one_before_was_approved(desk: Desk)
 
 
 @pytest.mark.parametrize("last", [1, 2, 3])
-def test_after_a_rejected_stage_the_next_is_never_asked_about(desk: Desk, last: int) -> None:
+def test_no_stage_asks_after_a_rejected_one(desk: Desk, last: int) -> None:
     ended = desk.run("multi_stage_approval.py", "Search", answers=[*[APPROVE] * (last - 1), reject("Not yet.")])
     run = ended.shown[0].run_id
     raised = desk.reviewer.list(run_id=run, sort="created").items
@@ -160,10 +152,7 @@ def test_after_a_rejected_stage_the_next_is_never_asked_about(desk: Desk, last: 
     assert (len(ended.said), ended.code) == (last, 1)
 
 
-# ── auto-approval ──
-
-
-def test_after_three_approvals_in_a_row_nobody_is_asked(desk: Desk) -> None:
+def test_three_consecutive_approvals_skip_the_review(desk: Desk) -> None:
     answers = [APPROVE, reject("Not this one."), APPROVE, APPROVE, APPROVE]
     names = ("tea", "coffee", "milk", "water", "juice", "cocoa", "broth")
     ended = desk.run("auto_approval.py", *names, answers=answers)

@@ -1,4 +1,4 @@
-"""The example processes, run on a node: each as its page says, approved and rejected."""
+"""The example processes on a node, with approvals and rejections, as documented."""
 
 import shutil
 from collections.abc import AsyncIterator
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from tests.runs.conftest import Works
 from tests.support.nodes import running_node
 
@@ -22,7 +22,7 @@ async def works(sqlite_settings: Settings) -> AsyncIterator[Works]:
 
 
 async def decided(works: Works, process: str, inputs: Any, *answers: dict[str, Any]) -> dict[str, Any]:
-    """Run an example, give these answers to what it asks, one after the other, and return it when it has ended."""
+    """Run an example, answer its questions in order, and return the completed run."""
     run_id = await works.start(process, inputs)
     for answer in answers:
         (step,) = await works.asked(run_id)
@@ -75,20 +75,20 @@ def no(comment: str) -> dict[str, Any]:
         ),
     ],
 )
-async def test_an_example_does_what_it_says(
+async def test_each_example_returns_its_documented_output(
     works: Works, process: str, inputs: Any, answers: list[dict[str, Any]], output: Any
 ) -> None:
     ended = await decided(works, process, inputs, *answers)
     assert (ended["state"], ended.get("output")) == ("done", output), ended
 
 
-async def test_a_deployment_that_is_rejected_fails(works: Works) -> None:
+async def test_a_rejected_deployment_fails_the_run(works: Works) -> None:
     failed = await decided(works, "deployment", {"version": "1.2"}, no("Not on a Friday."))
     assert (failed["state"], failed["error"]["type"]) == ("failed", "Rejected")
     assert "Not on a Friday." in failed["error"]["message"]
 
 
-async def test_a_second_attempt_shows_what_was_said_about_the_first(works: Works) -> None:
+async def test_a_second_attempt_shows_the_feedback_on_the_first(works: Works) -> None:
     run_id = await works.start("retry-on-rejection", {"feature": "Search"})
     for comment in ("first", None):
         (step,) = await works.asked(run_id)
@@ -100,7 +100,7 @@ async def test_a_second_attempt_shows_what_was_said_about_the_first(works: Works
             await works.past(run_id, step["path"])
 
 
-async def test_routing_asks_experts_and_counts_voices(works: Works) -> None:
+async def test_routing_asks_experts_and_counts_their_votes(works: Works) -> None:
     people = {
         name: await works.node.person(name, "reviewer")
         for name in ("security-team", "tech-lead", "ops-lead", "security-lead")
@@ -131,7 +131,7 @@ async def test_routing_asks_experts_and_counts_voices(works: Works) -> None:
     }
 
 
-async def test_routine_is_approved_by_itself_after_three_times(works: Works) -> None:
+async def test_the_third_approval_enables_auto_approval(works: Works) -> None:
     for _ in range(3):
         ended = await decided(works, "auto-approval", {}, YES, YES)
         assert ended["output"] == {"starred": True, "auto": False, "reviewed": True}

@@ -15,7 +15,7 @@ TTL = 2
 
 
 async def deadlines(process: Process, agent: str, *, tries: int) -> list[float]:
-    """Return the seconds from each request until its waiter learned that it had ended."""
+    """Return the seconds from each request until its waiter was notified of the end."""
     lasted: list[float] = []
 
     async def lane(client: httpx2.AsyncClient) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx2
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from tests.faults.load import Ask, Ledger, judge, rows, stored
 
 SOURCE = Path(__file__).with_name("disk.c")
@@ -51,7 +51,7 @@ FAULTS = (
 
 
 class Disk:
-    """The shim in front of the C library, and the files that a power cut would leave."""
+    """Controls the shim in front of the C library, and reconstructs the files that a power cut would leave."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         folder.mkdir()
@@ -71,7 +71,7 @@ class Disk:
         return {"LD_PRELOAD": str(self._library), "DISK_FOLDER": str(self._folder)}
 
     def fail(self, fault: Fault, *, at: int) -> None:
-        """From now on, make the call with this number fail."""
+        """Make the call with this number fail, counted from now."""
         self._control[:] = _CONTROL.pack(0, at, fault.times, fault.error, fault.partly, 0, 0, 0)
         self._control[:4] = struct.pack("i", fault.kind)
 
@@ -80,13 +80,13 @@ class Disk:
 
     @property
     def failed(self) -> int:
-        """Number of calls that failed since the fault was set."""
+        """The number of calls that have failed since the fault was set."""
         count: int = _CONTROL.unpack(self._control[:])[5]
         return count
 
     @contextlib.contextmanager
     def power_cut(self) -> Iterator[Settings]:
-        """Yield settings for a copy of what would be on the disk after a power cut at this moment."""
+        """Yield settings for a copy of the data that would remain after a power cut now."""
         left = self._folder / "left"
         left.mkdir()
         with (self._folder / "lock").open("a") as lock:
@@ -128,10 +128,10 @@ class Asker:
         self._tokens = tokens
         self._callback = callback
         self.size = 0
-        """Size of each question's notes; large ones fill the write-ahead log sooner and so trigger checkpoints."""
+        """Size of the notes in each question; large ones fill the log sooner, which triggers checkpoints."""
 
     def ask(self) -> bool:
-        """Create a breakpoint and approve it; False if either request was refused."""
+        """Create a breakpoint and approve it; return False if either request was refused."""
         number = len(self.ledger.asks)
         ask = Ask(str(number), "approve", callback=bool(self._callback) and number % 4 == 0)
         self.ledger.asks.append(ask)
@@ -153,7 +153,7 @@ class Asker:
         return answer is not None
 
     def finish(self) -> bool:
-        """Retry what was refused before, with the same keys."""
+        """Retry the refused requests with the same keys."""
         return all(
             (ask.id is not None or self.create(ask)) and (ask.ended is not None or self.approve(ask))
             for ask in self.ledger.asks
@@ -213,7 +213,7 @@ def _recovered(asker: Asker, when: str) -> None:
     for _ in range(TRIES):
         if asker.finish():
             return
-        time.sleep(0.1)  # a client's pause between attempts
+        time.sleep(0.1)  # a client also pauses between attempts
     if asker.ready():
         asker.report.wrong.append(f"{when}: says that it is ready, and refuses to write")
     else:

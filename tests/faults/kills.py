@@ -1,4 +1,4 @@
-"""kill -9 in a loop under load: of the server, of nodes that share a PostgreSQL, and of PostgreSQL itself."""
+"""Kills the server, nodes that share a PostgreSQL, and PostgreSQL itself, in a loop and under load."""
 
 import asyncio
 import base64
@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from assent.engine.worker import BEAT_SECONDS
-from assent.settings import Settings
+from assent.kernel.settings import Settings
+from assent.platform.worker import BEAT_SECONDS
 from tests.faults.load import PATH, PEOPLE, Ledger, Load, all_of, due, judge, kept, misdelivered, rows, stored
 from tests.support.cluster import Cluster
 from tests.support.nodes import (
@@ -44,14 +44,14 @@ ENVIRONMENT = {"outbound_allow": "127.0.0.0/8", "SUITE_KEY": SUITE_KEY}
 
 
 Kill: TypeAlias = Callable[["Campaign", list[Process]], Awaitable[str]]
-"""Kills a process, starts it again and returns what it was doing."""
+"""Kills a process, restarts it, and returns what it was doing."""
 
 OVERDUE = "SELECT 1 FROM assent_breakpoints WHERE status = 'waiting' AND ttl_seconds > 0"
 
 
 @dataclass
 class Report:
-    """The kills, their results, and everything that must not happen."""
+    """The kills, their results, and all violations."""
 
     what: str
     cycles: int = 0
@@ -64,7 +64,7 @@ class Report:
     wrong: list[str] = field(default_factory=list[str])
     seen: Counter[str] = field(default_factory=Counter[str])
     moments: Counter[str] = field(default_factory=Counter[str])
-    """What the processes were doing when they were killed."""
+    """How many processes were killed at each kind of moment."""
 
     def add(self, other: "Report") -> None:
         for name in ("cycles", "asked", "acknowledged", "decided", "unacknowledged", "effects", "repeats"):
@@ -89,7 +89,7 @@ class Report:
 
 
 def secured(settings: Settings) -> dict[str, Any]:
-    """Return what a process needs besides its data: nodes without a shared disk need a key for their secrets."""
+    """Return the settings of a process besides its data: nodes without a shared disk need a key for their secrets."""
     return ENVIRONMENT | ({"secret_keys": "env:SUITE_KEY"} if settings.database_url else {})
 
 
@@ -109,7 +109,7 @@ class Campaign:
     seed: int
     log: Path | None = None
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Campaigns kill in turn, but wait for effects in parallel."""
+    """Campaigns take turns to kill, but wait for effects in parallel."""
     until: float = math.inf
     """Time after which no process is killed."""
     zygote: Zygote | None = None
@@ -123,7 +123,7 @@ class Campaign:
 
         self.starter: Starter = self.zygote.start if self.zygote else interpreter
         self.getting_up = 0.8 if self.zygote else 4.0
-        """Seconds that a start takes, approximately."""
+        """The approximate duration of a start in seconds."""
 
     def launch(self, port: int) -> Process:
         return launch(self.settings, port=port, log=self.log, by=self.starter, **secured(self.settings))
@@ -169,7 +169,7 @@ class Campaign:
             await load.stop()
 
     def _glance(self, ledger: Ledger) -> list[str]:
-        """Check that everything acknowledged is stored; copy the ledger first, because the clients continue."""
+        """Check that everything acknowledged is stored; copy the ledger first, because clients keep adding to it."""
         told = [replace(ask, votes=list(ask.votes)) for ask in ledger.acknowledged]
         self.report.acknowledged = len(told)
         return kept(told, stored(self.settings))
@@ -182,10 +182,10 @@ class Campaign:
                 raise AssertionError(msg)
 
     async def _settled(self, receiver: Receiver) -> None:
-        """Wait for every deadline that has passed and every queued effect."""
+        """Wait until all overdue breakpoints have ended and all queued effects have happened."""
         left = PATIENCE
         while left > 0 and rows(self.settings, OVERDUE):
-            await asyncio.sleep(0.5)  # the sweep does not notify anyone
+            await asyncio.sleep(0.5)  # the end of the sweep is not signaled
             left -= 0.5
         wanted = due(stored(self.settings))
         await asyncio.to_thread(receiver.wait, all_of(wanted), seconds=left)
@@ -211,7 +211,7 @@ def end(process: Process) -> None:
 
 
 async def one_server(campaign: Campaign, processes: list[Process]) -> str:
-    """Kill the only server, at a randomly chosen kind of moment."""
+    """Kill the only server at a random kind of moment."""
     [victim] = processes
     moment = campaign.chance.choices(list(MOMENTS), [share for share, _ in MOMENTS.values()])[0]
     await MOMENTS[moment][1](campaign, victim)
@@ -239,7 +239,7 @@ async def any_node(campaign: Campaign, processes: list[Process]) -> str:
 
 def postgresql_itself(server: Cluster) -> Kill:
     async def kill(campaign: Campaign, processes: list[Process]) -> str:
-        """Kill PostgreSQL while its nodes keep running, and let them reconnect."""
+        """Kill PostgreSQL while the nodes keep running, and let them reconnect."""
         await campaign.all_ready(processes)
         await campaign.pause(0.1, 1.0)
         await asyncio.to_thread(server.kill)
@@ -255,7 +255,7 @@ async def gone(victim: Process) -> None:
 
 
 async def starting(campaign: Campaign, _: Process) -> None:
-    """Wait until some time between the fork and the first responses; on SQLite, the previous log is replayed then."""
+    """Wait until a random time between the fork and the first response; SQLite then replays the previous log."""
     await campaign.pause(0, campaign.getting_up)
 
 
@@ -278,7 +278,7 @@ def _changed(file: Path, then: float) -> None:
 
 
 async def draining(campaign: Campaign, victim: Process) -> None:
-    """Stop the process, so that it is killed while it drains."""
+    """Ask the process to stop, so that it is killed while it is draining."""
     await under_load(campaign, victim)
     victim.popen.send_signal(signal.SIGTERM)
     await campaign.pause(0, 0.4)
@@ -301,7 +301,7 @@ MOMENTS: dict[str, tuple[int, Callable[[Campaign, Process], Awaitable[None]]]] =
 
 
 def checked(settings: Settings, ledger: Ledger) -> list[str]:
-    """Return the findings of Assent's own checks, and of SQLite's integrity check."""
+    """Return the findings of Assent's checks and of SQLite's integrity check."""
     expected = settings.data_dir / "expected.jsonl"
     expected.write_text("".join(json.dumps(line) + "\n" for line in ledger.expected()))
     found = [*said(settings, "fsck", "--expect", str(expected)), *said(settings, "audit", "verify")]
@@ -311,7 +311,7 @@ def checked(settings: Settings, ledger: Ledger) -> list[str]:
 
 
 def said(settings: Settings, *command: str) -> list[str]:
-    """Run a CLI check and return its complaints."""
+    """Run a check of the CLI, and return its findings."""
     line = [sys.executable, "-m", "assent", *command]
     environment = environment_of(settings, **secured(settings))
     done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Agents and reviewers that work while servers are killed, and a ledger of what was acknowledged to them."""
+"""Agents and reviewers that work while servers are killed, and a ledger of the acknowledged requests."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import psycopg
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from tests.support.receiver import Call, Receiver
 
 PATH = "/callback"
@@ -22,13 +22,13 @@ TOLD = {"created", "responded", *TERMINAL}
 PEOPLE = ("ann", "bob")
 WISHES = {"approve": 8, "reject": 4, "quorum": 3, "cancel": 2, "expire": 1, "nothing": 2}
 GIVES_UP = 0.25
-"""The probability that a client without a response stops retrying."""
+"""The probability that a client stops retrying after a request without a response."""
 PAUSE = 0.02
 
 
 @dataclass
 class Ask:
-    """A request of an agent, and the acknowledged result."""
+    """A request by an agent, and its acknowledged result."""
 
     key: str
     wish: str
@@ -40,7 +40,7 @@ class Ask:
 
 @dataclass
 class Ledger:
-    """Everything acknowledged to clients; anything else may or may not exist."""
+    """Everything that was acknowledged to clients; other requests may or may not have taken effect."""
 
     asks: list[Ask] = field(default_factory=list[Ask])
     seen: Counter[str] = field(default_factory=Counter[str])
@@ -63,7 +63,7 @@ class Ledger:
 
 
 class Load:
-    """Clients that behave like an SDK: after a lost connection or a 503 they retry on any node with the same key."""
+    """Clients that behave like an SDK: after a lost connection or a 503, they retry with the same key on any node."""
 
     def __init__(self, urls: Sequence[str], tokens: dict[str, str], callback: str, *, seed: int) -> None:
         self.urls = list(urls)
@@ -82,7 +82,7 @@ class Load:
         self._tasks = [asyncio.create_task(self._agent()) for _ in range(agents)]
 
     async def stop(self) -> None:
-        """Let clients finish their current requests, and start no new ones."""
+        """Let clients finish their current requests without starting new ones."""
         self._stopped.set()
         await asyncio.gather(*self._tasks)
         await self._client.aclose()
@@ -94,7 +94,7 @@ class Load:
             await asyncio.sleep(self._chance.uniform(0, 2 * PAUSE))
 
     async def ask(self, wish: str, *, callback: bool) -> Ask:
-        """Create a breakpoint and request its outcome, as far as responses arrive."""
+        """Create a breakpoint and bring about the wished outcome, unless the client gives up on the way."""
         ask = Ask(str(len(self.ledger.asks)), wish, callback=callback)
         self.ledger.asks.append(ask)
         answer = await self._insist("agent", "", self._body(ask), key=f"ask-{ask.key}")
@@ -155,7 +155,7 @@ class Load:
     async def _insist(
         self, who: str, path: str, body: dict[str, Any] | None, *, key: str | None = None
     ) -> httpx2.Response | None:
-        """Retry until there is a response or this client gives up."""
+        """Retry until a response arrives or the client gives up."""
         headers = {"authorization": f"Bearer {self._tokens[who]}"} | ({"idempotency-key": key} if key else {})
         while True:
             url = self._chance.choice(self.urls)
@@ -222,13 +222,13 @@ def due(found: dict[str, Stored]) -> set[tuple[str, int]]:
 
 
 def judge(ledger: Ledger, found: dict[str, Stored]) -> list[str]:
-    """Acknowledged requests are stored exactly once and as acknowledged, all others at most once."""
+    """Check that acknowledged requests are stored exactly once and as acknowledged, and all others at most once."""
     unsound = [f"{each.title}: {what}" for each in found.values() for what in _unsound(each)]
     return [*ledger.wrong, *unsound, *kept(ledger.asks, found)]
 
 
 def kept(asks: Sequence[Ask], found: dict[str, Stored]) -> list[str]:
-    """Check only what was acknowledged, which must hold while other clients continue."""
+    """Check only acknowledged requests, which works while other clients continue."""
     titles: dict[str, list[Stored]] = defaultdict(list)
     for each in found.values():
         titles[each.title].append(each)
@@ -280,7 +280,7 @@ def _place(body: dict[str, Any]) -> tuple[str, int]:
 
 
 def misdelivered(receiver: Receiver, found: dict[str, Stored]) -> list[str]:
-    """Callbacks match the stored events, each has a single id, and their first arrivals are in order."""
+    """Check that callbacks match the stored events, that each has one id, and that they first arrive in order."""
     wanted = due(found)
     ids: dict[tuple[str, int], set[str]] = defaultdict(set)
     first: dict[str, list[int]] = defaultdict(list)

@@ -1,6 +1,6 @@
-"""Kill a migration at each of its statements and commits, and check that the next attempt completes it.
+"""Kills a migration at each of its statements and commits, and checks that the next attempt completes it.
 
-`python -m tests.faults.migrating [--database URL] [--first 1] [--every 1]`. It forks, so it must be a process without
+`python -m tests.faults.migrating [--database URL] [--first 1] [--every 1]`. It forks, so its process must not have
 threads.
 """
 
@@ -19,8 +19,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import event
 
-from assent.app import migrate, schema
-from assent.settings import Settings
+from assent.installation import migrate, schema
+from assent.kernel.settings import Settings
 from tests.faults.load import rows
 from tests.support.postgres import new_database
 
@@ -70,7 +70,7 @@ def migrated_by_a_child(settings: Settings, *, dies_at: int = 0) -> int:
     event.listen(sa.Engine, "commit", step)
     try:
         migrate(settings)
-    except Exception as error:  # noqa: BLE001  # reported by the exit code and to the reader
+    except Exception as error:  # noqa: BLE001  # printed, and reported by the exit code
         sys.stdout.write(f"{error}\n")
         sys.stdout.flush()
         os._exit(1)
@@ -78,7 +78,7 @@ def migrated_by_a_child(settings: Settings, *, dies_at: int = 0) -> int:
 
 
 def kills(url: str | None, *, first: int, every: int, seconds: float) -> tuple[int, list[str]]:
-    """Return how many migrations were killed, and what was wrong after another attempt completed them."""
+    """Return how many migrations were killed, and what was wrong after the next attempt."""
     deadline = time.monotonic() + seconds
     with empty(url) as settings:
         assert migrated_by_a_child(settings) == 0, "an undisturbed migration failed"

@@ -1,4 +1,4 @@
-"""An ordinary day at full speed: agents ask, people answer and pages are read. Measures how many requests succeed."""
+"""An ordinary workload at full speed, which measures how many requests of agents, reviewers and readers succeed."""
 
 import asyncio
 import random
@@ -22,7 +22,7 @@ OUTAGE = {"503", "500", "502", "504"}
 
 @dataclass
 class Day:
-    """How the servers responded, by status or by transport error."""
+    """The number of responses by status, and of transport errors by type."""
 
     answers: Counter[str] = field(default_factory=Counter[str])
 
@@ -32,7 +32,7 @@ class Day:
 
     @property
     def failed(self) -> int:
-        """Number of requests without a response or with one that reports an outage."""
+        """The number of requests without a response, or with one that reports an outage."""
         return sum(count for what, count in self.answers.items() if not what.isdigit() or what in OUTAGE)
 
     @property
@@ -46,7 +46,7 @@ class Day:
 
 @dataclass
 class Readers:
-    """People who read pages and agents that wait briefly, until they are stopped."""
+    """People who read pages, and agents that wait briefly, until they are stopped."""
 
     urls: Sequence[str]
     tokens: dict[str, str]

@@ -1,4 +1,4 @@
-"""Nodes on a PostgreSQL that drops every notification: waits must end nevertheless."""
+"""Nodes on a PostgreSQL that drops every notification; waits must end even so."""
 
 import asyncio
 import contextlib
@@ -11,12 +11,12 @@ from typing import Any
 import httpx2
 import psycopg
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from tests.faults.kills import secured, tokens_of
 from tests.support.nodes import Process, server
 
-# The database's search path makes this function shadow PostgreSQL's own. A sequence counts the drops because it ignores
-# rollbacks.
+# The search path of the database makes this function shadow the built-in one. A sequence counts the dropped
+# notifications, because it is not affected by rollbacks.
 DEAF = """
     CREATE SCHEMA deaf;
     CREATE SEQUENCE deaf.dropped;
@@ -29,7 +29,7 @@ DEAF = """
 
 
 def drop_notifications(settings: Settings) -> None:
-    """From the next connection on, pg_notify in this database does nothing."""
+    """Make pg_notify in this database do nothing, for all new connections."""
     assert settings.database_url is not None, "requires PostgreSQL"
     with psycopg.connect(settings.database_url, autocommit=True) as admin:
         admin.execute(DEAF)
@@ -37,7 +37,7 @@ def drop_notifications(settings: Settings) -> None:
 
 @contextlib.contextmanager
 def listening(settings: Settings, report: "Report") -> Iterator[None]:
-    """Listen as a node does; finally record how many notifications were dropped, and how many arrived nevertheless."""
+    """Listen like a node; at the end, record how many notifications were dropped and how many arrived anyway."""
     assert settings.database_url is not None, "requires PostgreSQL"
     with psycopg.connect(settings.database_url, autocommit=True) as ear:
         ear.execute("LISTEN assent")
@@ -89,7 +89,7 @@ class Pair:
         assert answer.status_code == 200, answer.text
 
     async def long_poll(self, breakpoint_id: str, node: int) -> str | None:
-        """Poll in waits of 30 seconds until there is a decision."""
+        """Wait 30 seconds at a time until there is a decision."""
         url = f"{self.nodes[node].url}/api/breakpoints/{breakpoint_id}/status?wait=30"
         while True:
             told: dict[str, Any] = (await self.client.get(url, headers=self.headers("agent"))).json()
@@ -125,7 +125,7 @@ async def waits(pair: Pair, report: Report, count: int) -> None:
         breakpoint_id = await pair.create(here)
         wait = pair.long_poll if how == "by long-poll" else pair.stream
         waiting = asyncio.create_task(wait(breakpoint_id, here))
-        # Some decisions are made before the wait has begun, but most of them long after.
+        # Some decisions are made before the wait begins, but most of them long afterwards.
         await asyncio.sleep(pair.chance.uniform(0, 3))
         await pair.decide(breakpoint_id, 1 - here, approved=approved)
         decision = await waiting

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import psycopg
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from tests.support.nodes import Process, running_node, server
 
 AT_ONCE = 16
@@ -44,7 +44,7 @@ class Arena:
 
 @dataclass
 class Tally:
-    """What happened, and everything that must not happen."""
+    """The observed outcomes, and all violations."""
 
     races: int = 0
     calls: Counter[int] = field(default_factory=Counter)
@@ -95,7 +95,7 @@ async def decided_once(arena: Arena, settings: Settings, count: int) -> Tally:
     async def race_with_the_deadline() -> None:
         started = time.monotonic()
         breakpoint_id = await arena.create(ttlSeconds=1, onTimeout=arena.chance.choice(["expire", "reject"]))
-        # The deadline is one second after creation: meet around it, and in some cases well after it.
+        # The deadline is one second after creation: let the actors race around it, and sometimes well after it.
         earliest, latest = started + 0.93, time.monotonic() + 1.6
         await asyncio.sleep(max(0.0, arena.chance.uniform(earliest, latest) - time.monotonic()))
         outcomes[breakpoint_id] = await _four(arena, breakpoint_id)
@@ -168,7 +168,7 @@ def _judge(tally: Tally, breakpoint_id: str, answers: list[tuple[str, int]], his
 
 
 def _unsound(history: History) -> list[str]:
-    """Derive the status from the events and compare."""
+    """Derive the status from the events, and compare it with the stored one."""
     terminal = [(kind, actor) for _, kind, actor in history.events if kind in TERMINAL]
     found: list[str] = []
     if [seq for seq, _, _ in history.events] != list(range(1, len(history.events) + 1)):

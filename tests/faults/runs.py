@@ -1,4 +1,4 @@
-"""Runs under fire: competing reviewers decide while workers, nodes and PostgreSQL itself are killed."""
+"""Runs that competing reviewers decide while workers, nodes and PostgreSQL itself are killed."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx2
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from tests.faults.kills import PATIENCE, end, gone, said, secured, tokens_of
 from tests.faults.load import PEOPLE, rows
 from tests.support.cluster import Cluster

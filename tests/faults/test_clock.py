@@ -1,4 +1,4 @@
-"""Wrong and jumping clocks: a deadline follows the one clock that governs it."""
+"""Wrong and jumping clocks: deadlines follow only the clock that governs them."""
 
 import asyncio
 import random
@@ -10,10 +10,11 @@ import httpx2
 import psycopg
 import pytest
 
-from assent.settings import Settings
-from assent.store.postgres import DatabaseClock
+from assent.breakpoints.usecases.lifecycle import BreakpointService
+from assent.db.postgres import DatabaseClock
+from assent.kernel.settings import Settings
 from tests.api.streams import parked
-from tests.store.making import create, rows
+from tests.db.making import create, rows
 from tests.support.clocks import AHEAD, BACK, off_by
 from tests.support.nodes import ManualClock, Node, prepared, running_node
 
@@ -35,7 +36,7 @@ async def waiting(node: Node, breakpoint_id: str, seconds: float = 30) -> "async
     return asyncio.create_task(node.call("GET", path, await node.token("agent")))
 
 
-async def test_a_jump_ahead_ends_exactly_what_is_due_then(here: Node, clock: ManualClock) -> None:
+async def test_a_clock_jump_ahead_ends_exactly_the_breakpoints_then_due(here: Node, clock: ManualClock) -> None:
     soon, later = await here.create(ttlSeconds=HOUR), await here.create(ttlSeconds=HOUR + 1)
     tasks = [await waiting(here, each["id"]) for each in (soon, later)]
     await parked(here, waiters=2)
@@ -48,12 +49,12 @@ async def test_a_jump_ahead_ends_exactly_what_is_due_then(here: Node, clock: Man
         assert (await tasks[1]).json()["status"] == "expired"
 
 
-async def test_a_jump_back_neither_ends_a_wait_nor_makes_it_hang(here: Node, clock: ManualClock) -> None:
+async def test_a_clock_jump_back_neither_ends_a_wait_nor_makes_it_hang(here: Node, clock: ManualClock) -> None:
     mortal, other = await here.create(ttlSeconds=1), await here.create()
     task = await waiting(here, mortal["id"])
     await parked(here)
     clock.advance(-HOUR)
-    # When this wait has ended, the originally expected time of the deadline has passed as well.
+    # By the end of this wait, the originally expected time of the deadline has passed as well.
     still = await waiting(here, other["id"], 1.5)
     assert (await still).json()["status"] == "waiting"
     assert not task.done()
@@ -63,9 +64,7 @@ async def test_a_jump_back_neither_ends_a_wait_nor_makes_it_hang(here: Node, clo
 
 
 @pytest.mark.parametrize("jump", [-HOUR, HOUR])
-async def test_a_wait_lasts_as_long_as_requested_when_the_clock_jumps(
-    here: Node, clock: ManualClock, jump: int
-) -> None:
+async def test_a_clock_jump_does_not_change_the_length_of_a_wait(here: Node, clock: ManualClock, jump: int) -> None:
     created = await here.create(ttlSeconds=2 * HOUR)
     task = await waiting(here, created["id"], 1)
     await parked(here)
@@ -75,7 +74,7 @@ async def test_a_wait_lasts_as_long_as_requested_when_the_clock_jumps(
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_a_deadline_ends_when_the_jumping_clock_first_reaches_it(
+async def test_a_breakpoint_ends_when_a_jumping_clock_first_reaches_its_deadline(
     node: Node, clock: ManualClock, seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -86,7 +85,7 @@ async def test_a_deadline_ends_when_the_jumping_clock_first_reaches_it(
     expected: dict[str, int] = {}
     for _ in range(20):
         clock.advance(chance.choice([-HOUR, HOUR, -MINUTE, MINUTE, 1, 0.000001]))
-        await node.assent.database.write(node.assent.breakpoints.time_out_due)
+        await node.assent.database.write(node.assent[BreakpointService].time_out_due)
         expected |= {each: clock.now() for each, at in due.items() if at <= clock.now() and each not in expected}
         found = await rows(node, "SELECT id, ended_at FROM assent_breakpoints WHERE status = 'expired'")
         assert {row[0]: row[1] for row in found} == expected
@@ -100,7 +99,7 @@ async def test_a_node_with_a_wrong_clock_uses_the_time_of_postgresql(postgres_se
         before = (await rows(node, now))[0][0]
         here = clock.now()
         after = (await rows(node, now))[0][0]
-        # A wrong clock would be an hour off. The tolerance allows for slow database queries.
+        # Using the wrong clock would cause an error of an hour. The tolerance allows for slow database queries.
         assert before - MINUTE * SECOND < here < after + MINUTE * SECOND
 
 
@@ -127,7 +126,7 @@ class Agent:
 
 @pytest.mark.timeout(PATIENCE)
 @pytest.mark.parametrize("off", [-HOUR, HOUR])
-async def test_a_machine_off_by_an_hour_ends_nothing_early_or_late(settings: Settings, off: int) -> None:
+async def test_a_clock_off_by_an_hour_ends_nothing_early_or_late(settings: Settings, off: int) -> None:
     (token,) = await asyncio.to_thread(prepared, settings, "agent")
     with off_by(settings, off) as process:
         headers = {"authorization": f"Bearer {token}"}
@@ -146,7 +145,7 @@ async def test_a_machine_off_by_an_hour_ends_nothing_early_or_late(settings: Set
 
 
 def _on_time(url: str, ids: list[str]) -> None:
-    """By PostgreSQL's clock, they were created now and ended at or after their deadline, not nearly an hour off."""
+    """Check by PostgreSQL's clock that they were created just now and ended at or shortly after their deadline."""
     with psycopg.connect(url) as connection:
         found: list[tuple[Any, ...]] = connection.execute(
             "SELECT created_at, due_at, ended_at, extract(epoch FROM clock_timestamp())::bigint * 1000000"

@@ -1,4 +1,4 @@
-"""Notifications while things fail: receivers refuse or are down for an hour, and servers are killed."""
+"""Deliveries during failures: receivers return errors or are down for an hour, and servers are killed."""
 
 import asyncio
 import sys
@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from assent.settings import Settings
-from assent.store.channels import StoredChannel
-from assent.store.deliveries import Delivery
+from assent.delivery.store.channels import Channels, StoredChannel
+from assent.delivery.store.deliveries import Delivery
+from assent.delivery.usecases.outbox import DeliveryService
+from assent.kernel.settings import Settings
+from tests.db.making import create, person, respond
+from tests.delivery.usecases.delegating import channel, deliveries, in_state, route, settle
 from tests.faults.kills import said, secured
 from tests.faults.load import rows
-from tests.services.delegating import channel, deliveries, in_state, route, settle
-from tests.store.making import create, person, respond
 from tests.support.jira import TOKEN, USER, Jira, jira_server
 from tests.support.mail import MailServer, mail_server
 from tests.support.nodes import ManualClock, Node, running_node, start_server
@@ -26,7 +27,7 @@ SECRETS = {"HOOK_SECRET": SECRET, "JIRA_TOKEN": TOKEN}
 ASKED = 40
 MINUTE, HOUR = 60, 3600
 LOOKS = 50
-"""How many times in a row no delivery may be in progress before we assume that none is."""
+"""How often in a row to check that no delivery is in progress before assuming it."""
 STATES = "SELECT channel, purpose, state, attempts FROM assent_deliveries ORDER BY channel, seq"
 
 
@@ -69,8 +70,8 @@ async def mailed(node: Node, mail: MailServer) -> None:
 
 
 async def heal(node: Node) -> None:
-    """Queue what is due, because the jobs themselves follow the real time."""
-    await node.assent.database.write(node.assent.deliveries.heal)
+    """Queue due deliveries, because the jobs themselves run by real time."""
+    await node.assent.database.write(node.assent[DeliveryService].heal)
 
 
 async def attempted(node: Node, breakpoint_id: str, times: int) -> list[Delivery]:
@@ -95,11 +96,11 @@ async def first_tried(node: Node, breakpoint_id: str, times: int) -> None:
 
 
 async def stored_channel(node: Node, channel_id: str) -> StoredChannel:
-    return await node.assent.database.read(lambda tx: tx.channels.get(channel_id))
+    return await node.assent.database.read(lambda tx: tx[Channels].get(channel_id))
 
 
 @pytest.mark.parametrize("status", [500, 503, 429, 302, 404])
-async def test_a_failure_that_may_be_temporary_is_retried(
+async def test_a_temporary_failure_is_retried_until_it_succeeds(
     working: Node, receiver: Receiver, clock: ManualClock, status: int
 ) -> None:
     channel_id = await hooked(working, receiver)
@@ -117,7 +118,7 @@ async def test_a_failure_that_may_be_temporary_is_retried(
     assert (await stored_channel(working, channel_id)).last_error is None
 
 
-async def test_the_retry_after_header_sets_the_next_attempt(
+async def test_the_retry_after_header_schedules_the_next_attempt(
     working: Node, receiver: Receiver, clock: ManualClock
 ) -> None:
     await hooked(working, receiver)
@@ -144,7 +145,7 @@ async def test_a_receiver_that_returns_410_is_disabled_and_the_fallback_is_used(
     assert (stored.enabled, "410" in (stored.disabled_because or "")) == (False, True)
 
 
-async def test_a_channel_that_fails_too_long_falls_back_to_the_next(
+async def test_a_persistently_failing_channel_falls_back_to_the_next(
     working: Node, receiver: Receiver, mail: MailServer, clock: ManualClock
 ) -> None:
     await hooked(working, receiver, fallback=["mail"])
@@ -163,7 +164,7 @@ async def test_a_channel_that_fails_too_long_falls_back_to_the_next(
     ]
 
 
-async def test_receivers_that_hang_or_disconnect_delay_no_others_and_are_retried(
+async def test_receivers_that_hang_or_disconnect_are_retried_without_delaying_others(
     working: Node, receiver: Receiver, clock: ManualClock
 ) -> None:
     paths = {"hangs": "/hangs", "drops": "/drops", "well": "/well"}
@@ -202,7 +203,7 @@ async def test_a_delivered_message_cannot_be_retried(working: Node, mail: MailSe
     assert len(mail.letters) == 1
 
 
-async def test_an_outage_of_an_hour_loses_nothing(
+async def test_an_hour_long_outage_loses_no_messages(
     working: Node, receiver: Receiver, clock: ManualClock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ann = await person(working, "ann", "reviewer")
@@ -217,7 +218,7 @@ async def test_an_outage_of_an_hour_loses_nothing(
     await all_tried(working, 4)
     for each in answered:
         await respond(working, each, ann)
-    # The jump makes deliveries in progress look like those of a dead worker, so wait until there are none.
+    # After the clock jump, deliveries in progress would look abandoned by a dead worker, so let them finish first.
     for _ in range(LOOKS):
         await until(partial(deliveries, working), lambda all_: all(each.state != "sending" for each in all_))
     tried = len(receiver.calls)
@@ -227,7 +228,8 @@ async def test_an_outage_of_an_hour_loses_nothing(
     async def pushed() -> list[Delivery]:
         found = await deliveries(working)
         if all(each.state != "sending" for each in found):
-            # Advance only now, and by less than the 30 seconds of a claim, because a worker may just have claimed one.
+            # Advance only when none is in progress, and by less than the 30 seconds of a claim, because a worker may
+            # have just claimed one.
             clock.advance(MINUTE // 3)
             await heal(working)
         return found

@@ -1,4 +1,4 @@
-"""Full and failing disks: what is acknowledged is stored, and what cannot be stored is not acknowledged."""
+"""Full and failing disks: acknowledged requests are stored, and requests that cannot be stored are refused."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from tests.faults.disk import FAULTS, SYNCS, WRITES, Asker, Disk, Report, after_a_cut, compiler, trial
 from tests.faults.kills import checked, secured, tokens_of
 from tests.faults.load import PATH, all_of, due, judge, misdelivered, stored
@@ -29,18 +29,18 @@ needs_a_compiler = pytest.mark.skipif(compiler() is None, reason="there is no gc
 
 
 def until(true: Callable[[], bool]) -> bool:
-    """Poll until the condition holds; False if it never does."""
+    """Poll until the condition holds; return False if it does not hold in time."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         if true():
             return True
-        time.sleep(0.1)  # the server can only be polled
+        time.sleep(0.1)  # the server does not signal the change
     return False
 
 
 @needs_a_compiler
 @pytest.mark.timeout(600)
-def test_acknowledged_requests_are_stored_whichever_write_or_sync_fails(
+def test_no_failed_write_or_sync_loses_an_acknowledged_request(
     sqlite_settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tokens, report, chance = asyncio.run(tokens_of(sqlite_settings)), Report(), random.Random()
@@ -54,7 +54,7 @@ def test_acknowledged_requests_are_stored_whichever_write_or_sync_fails(
                 for at in range(1, CALLS + 1) if fault.kind == WRITES else range(1, 9):
                     trial(disk, asker, fault, at=at)
                 after_a_cut(disk, asker, f"{fault.name}, in the end")
-            # With large writes, the faults also occur while the log is moved into the main file.
+            # With large writes, the faults also occur during checkpoints, which copy the log to the main file.
             asker.size = LARGE
             for fault in FAULTS:
                 for _ in range(3):
@@ -76,7 +76,7 @@ def test_acknowledged_requests_are_stored_whichever_write_or_sync_fails(
 
 @needs_a_compiler
 @pytest.mark.timeout(PATIENCE)
-def test_a_server_that_cannot_write_reports_it_until_it_recovers(sqlite_settings: Settings, tmp_path: Path) -> None:
+def test_a_server_that_cannot_write_is_not_ready_until_it_recovers(sqlite_settings: Settings, tmp_path: Path) -> None:
     tokens, report = asyncio.run(tokens_of(sqlite_settings)), Report()
     disk = Disk(tmp_path / "disk", sqlite_settings)
     lasting = [fault for fault in FAULTS if fault.times < 0]
@@ -99,7 +99,7 @@ def test_a_server_that_cannot_write_reports_it_until_it_recovers(sqlite_settings
 
 @contextlib.contextmanager
 def small_filesystem(folder: Path, *, megabytes: int) -> Iterator[None]:
-    """Mount a real filesystem that fills up soon."""
+    """Mount a real filesystem that is small enough to fill up."""
     command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)]
     try:
         mounted = subprocess.run(command, check=False, capture_output=True, text=True)
@@ -114,7 +114,7 @@ def small_filesystem(folder: Path, *, megabytes: int) -> Iterator[None]:
 
 
 def fill(asker: Asker) -> None:
-    """Ask until the disk is full."""
+    """Create breakpoints until the disk is full."""
     asker.size = LARGE
     for _ in range(1_000):
         if not asker.ask():
@@ -138,7 +138,7 @@ def refused_then_taken(
 
 
 @pytest.mark.timeout(PATIENCE)
-def test_a_full_filesystem_loses_nothing_that_was_acknowledged(
+def test_a_full_filesystem_loses_no_acknowledged_request(
     sqlite_settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tokens = asyncio.run(tokens_of(sqlite_settings))
@@ -160,7 +160,7 @@ def test_a_full_filesystem_loses_nothing_that_was_acknowledged(
 
 
 @pytest.mark.timeout(PATIENCE)
-def test_a_file_size_limit_loses_nothing_that_was_acknowledged(
+def test_a_file_size_limit_loses_no_acknowledged_request(
     sqlite_settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tokens = asyncio.run(tokens_of(sqlite_settings))

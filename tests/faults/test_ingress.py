@@ -1,4 +1,4 @@
-"""Trigger events answered with 202 are stored even if the server or PostgreSQL is killed in the middle of a burst."""
+"""Trigger events acknowledged with 202 are stored, even if the server or PostgreSQL is killed during a burst."""
 
 import asyncio
 import hashlib
@@ -12,17 +12,17 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from assent.app import migrate
-from assent.settings import Settings
-from assent.store.sources import StoredSource
-from assent.store.transaction import Transaction
+from assent.db.transaction import Transaction
+from assent.installation import migrate
+from assent.kernel.settings import Settings
+from assent.triggers.store.sources import Sources, StoredSource
 from tests.faults.kills import secured
 from tests.faults.load import rows
-from tests.sources.signing import golden
 from tests.support.cluster import Cluster, cluster
 from tests.support.lanes import scaled
 from tests.support.nodes import Process, free_port, running_node, start_server
 from tests.support.postgres import new_database
+from tests.triggers.sources.signing import golden
 
 SECRET = "burst"
 DELIVERIES = scaled(600, __name__)
@@ -33,7 +33,7 @@ STORED = "SELECT id, dedup_key, duplicates FROM assent_trigger_events"
 
 @dataclass
 class Burst:
-    """Senders that repeat each delivery until it is accepted, and record the responses."""
+    """Senders that retry each delivery until it is accepted, and record the responses."""
 
     url: str
     taken: dict[str, str] = field(default_factory=dict[str, str])
@@ -64,7 +64,7 @@ class Burst:
                 answer = await client.post("/hooks/burst", content=body, headers=headers)
             except httpx2.TransportError:
                 self.answers["none"] += 1
-                await asyncio.sleep(0.02)  # the pause of a sender before its retry
+                await asyncio.sleep(0.02)  # senders also pause before a retry
                 continue
             self.answers[str(answer.status_code)] += 1
             if answer.status_code in {200, 202}:
@@ -79,7 +79,7 @@ class Burst:
             await self.moved.wait_for(lambda: len(self.taken) >= count)
 
     def judge(self, settings: Settings) -> list[str]:
-        """Return everything that must not happen."""
+        """Return all violations."""
         found = rows(settings, STORED)
         by_key = {key: event_id for event_id, key, _ in found}
         wrong = [
@@ -104,7 +104,7 @@ async def set_up(settings: Settings) -> None:
             source = StoredSource(
                 id=tx.new_id("src"), project="default", name="burst", kind="github", settings=given, updated_at=tx.now()
             )
-            tx.sources.add(source)
+            tx[Sources].add(source)
 
         await node.assent.database.write(use_case)
 
@@ -138,7 +138,7 @@ async def test_acknowledged_events_survive_kill_9(
 
 
 @pytest.mark.timeout(900)
-async def test_while_postgresql_is_down_senders_get_503_and_no_event_is_lost(
+async def test_senders_get_503_and_lose_no_event_while_postgresql_is_down(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with cluster() as own, new_database(own.url) as database:
@@ -165,7 +165,7 @@ async def test_while_postgresql_is_down_senders_get_503_and_no_event_is_lost(
 
 
 async def _revived(own: Cluster, burst: Burst) -> None:
-    """Kill PostgreSQL, and start it again once a sender got a 503."""
+    """Kill PostgreSQL, and start it again after a sender has received a 503."""
     before = burst.answers["503"]
     await asyncio.to_thread(own.kill)
     async with burst.moved:

@@ -1,4 +1,4 @@
-"""kill -9 loses nothing that was acknowledged, duplicates nothing, and every effect still happens."""
+"""After kill -9, no acknowledged request is lost, nothing is duplicated, and every effect still happens."""
 
 import asyncio
 import contextlib
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from assent.app import migrate
-from assent.settings import Settings
+from assent.installation import migrate
+from assent.kernel.settings import Settings
 from tests.faults.kills import (
     Campaign,
     any_node,
@@ -34,7 +34,7 @@ OF_THE_SERVER, OF_FORKED_SERVERS, OF_NODES, OF_POSTGRESQL = 5, 25, 15, 10
 
 
 @pytest.mark.timeout(1200)
-async def test_kill_9_under_load_breaks_no_promise(
+async def test_kill_9_under_load_loses_and_duplicates_nothing(
     sqlite_settings: Settings, postgres_settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     turn = asyncio.Lock()
@@ -68,8 +68,8 @@ async def test_kill_9_under_load_breaks_no_promise(
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
-def test_a_killed_migration_is_completed_by_the_next(postgres_url: str, dialect: str) -> None:
-    """Kills it before a sample of its statements; `make soak` covers all of them."""
+def test_the_next_migration_completes_a_killed_one(postgres_url: str, dialect: str) -> None:
+    """Kill it before a sample of its statements; `make soak` covers all of them."""
     place = ["--database", postgres_url] if dialect == "postgresql" else []
     line = [sys.executable, "-m", "tests.faults.migrating", "--first", "7", "--every", "61", *place]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
@@ -77,13 +77,13 @@ def test_a_killed_migration_is_completed_by_the_next(postgres_url: str, dialect:
 
 
 @pytest.mark.timeout(400)
-async def test_the_job_of_a_killed_worker_is_completed_by_another(
+async def test_another_worker_completes_the_job_of_a_killed_one(
     postgres_settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = postgres_settings.model_copy(update={"outbound_allow": ("127.0.0.0/8",)})
     with receiving() as receiver, two_workers(postgres_settings):
         receiver.hold(PATH)
-        # This node has no worker, so one of the two must take the job.
+        # This node has no worker, so one of the two workers has to claim the job.
         async with running_node(settings) as node:
             created = await node.create(title="0", callbackUrl=receiver.url(PATH))
             answer = await node.feedback(created["id"], await node.person("ann", "reviewer"), approved=True)
@@ -117,7 +117,7 @@ def two_workers(settings: Settings) -> Iterator[None]:
 
 
 def kill_who_has_it(settings: Settings) -> int:
-    """Send SIGKILL to the worker that is named in the open attempt."""
+    """Send SIGKILL to the worker that the open attempt names."""
     [(name,)] = rows(settings, "SELECT worker FROM assent_attempts WHERE milliseconds IS NULL")
     pid = int(name.split(":")[1])
     os.kill(pid, signal.SIGKILL)

@@ -1,11 +1,11 @@
-"""Notifications are hints: every wait still ends if all of them are lost."""
+"""Notifications are only hints: every wait ends even if all of them are lost."""
 
 import random
 import sys
 
 import pytest
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from tests.faults.notifications import Report, deaf_pair, waits
 from tests.support.lanes import scaled
 
@@ -13,7 +13,7 @@ WAITS = scaled(200, __name__)
 
 
 @pytest.mark.timeout(600)
-async def test_every_wait_ends_although_every_notification_is_dropped(
+async def test_every_wait_ends_even_if_all_notifications_are_dropped(
     postgres_settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report = Report()

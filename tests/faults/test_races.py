@@ -1,11 +1,11 @@
-"""Exactly one decision counts and nothing gets stuck, no matter how many people decide at once on two nodes."""
+"""Exactly one decision counts and nothing gets stuck, no matter how many people decide concurrently on two nodes."""
 
 import random
 import sys
 
 import pytest
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from tests.faults.races import arena, counted_once, decided_once
 from tests.support.lanes import scaled
 
@@ -14,7 +14,7 @@ COUNTED = scaled(400, __name__)
 
 
 @pytest.mark.timeout(600)
-async def test_of_two_deciders_an_expirer_and_a_canceller_exactly_one_succeeds(
+async def test_exactly_one_of_two_deciders_an_expirer_and_a_canceller_succeeds(
     postgres_settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with arena(postgres_settings, seed=random.randrange(2**32)) as players:

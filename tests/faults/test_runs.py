@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from assent.app import migrate
-from assent.settings import Settings
+from assent.installation import migrate
+from assent.kernel.settings import Settings
 from tests.faults.runs import Fire
 from tests.support.cluster import cluster
 from tests.support.postgres import new_database

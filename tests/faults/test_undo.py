@@ -1,4 +1,4 @@
-"""The undo window under fire: an answer counts exactly once or not at all, despite races and kills."""
+"""The undo window during races and kills: an answer counts exactly once or not at all."""
 
 import asyncio
 import random
@@ -10,16 +10,18 @@ from typing import Any
 
 import pytest
 
-from assent.app import Assent
-from assent.domain.access import Principal
-from assent.domain.errors import AlreadyEnded, AnswerStands, AssentError
-from assent.domain.instants import SECOND
-from assent.domain.terms import Answer
-from assent.settings import Settings
-from assent.store.transaction import Transaction
+from assent.breakpoints.usecases.lifecycle import BreakpointService
+from assent.breakpoints.usecases.undo_window import HoldingService
+from assent.core.access import Principal
+from assent.core.errors import AlreadyEnded, AnswerStands, AssentError
+from assent.core.terms import Answer
+from assent.core.timestamps import SECOND
+from assent.db.transaction import Transaction
+from assent.kernel.settings import Settings
+from assent.node import Node as ServerNode
+from tests.db.making import AGENT, create, person
 from tests.faults.kills import said, secured
 from tests.faults.load import rows
-from tests.store.making import AGENT, create, person
 from tests.support.lanes import scaled
 from tests.support.nodes import ManualClock, Node, running_node, start_server
 from tests.support.until import until
@@ -40,7 +42,7 @@ OUTCOMES = """
 
 async def hold(node: Node, breakpoint_id: str, by: Principal) -> None:
     answer = Answer(approved=True)
-    use_case = partial(node.assent.holding.hold, breakpoint_id=breakpoint_id, answer=answer, by=by, via="web")
+    use_case = partial(node.assent[HoldingService].hold, breakpoint_id=breakpoint_id, answer=answer, by=by, via="web")
     await node.assent.database.write(use_case, locks=breakpoint_id)
 
 
@@ -56,7 +58,7 @@ async def attempted(node: Node, breakpoint_id: str, use_case: Any, **options: An
 
 
 @pytest.mark.timeout(600)
-async def test_a_held_answer_that_everyone_races_with_has_one_outcome(
+async def test_a_pending_answer_under_concurrent_actions_has_one_outcome(
     postgres_settings: Settings, clock: ManualClock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     chance = random.Random(seed := random.randrange(2**32))
@@ -74,7 +76,7 @@ async def test_a_held_answer_that_everyone_races_with_has_one_outcome(
             await hold(chance.choice(nodes), each, ann)
 
         async def race(breakpoint_id: str) -> dict[str, str]:
-            service, undo = one.assent.breakpoints, one.assent.holding.take_back
+            service, undo = one.assent[BreakpointService], one.assent[HoldingService].take_back
             rejected: dict[str, Any] = {"answer": Answer(approved=False), "by": bob, "via": "api"}
             actors: dict[str, Any] = {
                 "take back": partial(attempted, use_case=undo, by=ann),
@@ -89,10 +91,10 @@ async def test_a_held_answer_that_everyone_races_with_has_one_outcome(
             return dict(zip(chosen, done, strict=True))
 
         async def give(node: Node) -> None:
-            while await node.assent.database.write(node.assent.holding.commit_due):
+            while await node.assent.database.write(node.assent[HoldingService].commit_due):
                 pass
 
-        # Both nodes also run their own timers.
+        # Both nodes also apply due answers with their schedulers.
         clock.advance(3)
         shuffled = chance.sample(ids, len(ids))
         giving = [asyncio.create_task(give(node)) for node in nodes * 2]
@@ -112,7 +114,7 @@ async def test_a_held_answer_that_everyone_races_with_has_one_outcome(
 
 
 def judged(answers: dict[str, dict[str, str]], found: Any) -> tuple[list[str], Counter[str]]:
-    """Compare the response to each actor with the stored data."""
+    """Compare the response that each actor received with the stored data."""
     wrong: list[str] = []
     seen: Counter[str] = Counter()
     for breakpoint_id, status, decision, _, ends, given, held in found:
@@ -130,7 +132,7 @@ def judged(answers: dict[str, dict[str, str]], found: Any) -> tuple[list[str], C
 
 
 @pytest.mark.timeout(900)
-async def test_kill_9_leaves_an_answer_either_held_or_given(
+async def test_kill_9_leaves_an_answer_either_pending_or_applied(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mine = settings.model_copy(update={"undo_seconds": 60})
@@ -166,7 +168,7 @@ def given(settings: Settings) -> int:
 
 
 async def come_due(settings: Settings, after: int, *, apart: int) -> None:
-    """Make the held answers due this long from now, one after the other."""
+    """Make the pending answers due one after another, starting this long from now."""
     start = time.time_ns() // 1000 + after
 
     def use_case(tx: Transaction) -> None:
@@ -175,8 +177,8 @@ async def come_due(settings: Settings, after: int, *, apart: int) -> None:
         if due:
             tx.session.write("UPDATE assent_held_answers SET due_at = :at WHERE breakpoint_id = :id", due)
 
-    # Start only the database, because a whole node would give the answers itself.
-    database = Assent(settings).database
+    # Start only the database, because a complete node would apply the answers itself.
+    database = ServerNode(settings).database
     await database.start()
     try:
         await database.write(use_case)

@@ -1,4 +1,4 @@
-"""Waiting agents learn of their answer despite failures of nodes, connections and notifications."""
+"""Waiting agents receive their answer despite failures of nodes, connections and notifications."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ import httpx2
 import psycopg
 import pytest
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from tests.faults.waiting import PATIENCE, WAITERS, Agents, parked, ready, rolling_restart
 from tests.support.nodes import free_port, running_node, server, start_server
 
@@ -20,7 +20,7 @@ CYCLES = 24
 
 
 def silence(settings: Settings, *, like: str) -> int:
-    """Cut the connections whose last statement matches this pattern, without Assent's code."""
+    """Terminate the connections whose last statement matches this pattern, without using Assent's code."""
     assert settings.database_url is not None, "requires PostgreSQL"
     with psycopg.connect(settings.database_url, autocommit=True) as admin:
         row = admin.execute(
@@ -48,7 +48,7 @@ async def test_a_release_on_one_node_wakes_the_waiter_on_the_other(postgres_sett
 
 
 @pytest.mark.timeout(PATIENCE)
-async def test_a_wait_ends_although_its_notification_is_lost(postgres_settings: Settings) -> None:
+async def test_a_wait_ends_even_if_its_notification_is_lost(postgres_settings: Settings) -> None:
     agents = await ready(postgres_settings)
     with server(postgres_settings) as one, server(postgres_settings) as other:
         async with agents.client() as client:
@@ -59,7 +59,7 @@ async def test_a_wait_ends_although_its_notification_is_lost(postgres_settings: 
             await parked([other.url], len(ids))
             agents.urls = [one.url]
             for each in ids:
-                # The listeners lose their connections now, and need longer to reconnect than the decision takes.
+                # The listeners lose their connections now, and reconnecting takes longer than the decision.
                 silence(postgres_settings, like="%clock_timestamp%")
                 silence(postgres_settings, like="LISTEN%")
                 await agents.approve(client, each)
@@ -67,7 +67,7 @@ async def test_a_wait_ends_although_its_notification_is_lost(postgres_settings: 
 
 
 @pytest.mark.timeout(PATIENCE)
-async def test_nodes_notify_each_other_again_after_their_connections_were_cut(postgres_settings: Settings) -> None:
+async def test_nodes_notify_each_other_again_after_losing_their_connections(postgres_settings: Settings) -> None:
     async with running_node(postgres_settings) as one, running_node(postgres_settings) as other:
         inbox = other.assent.hub.open_inbox("default", "a session")
         await one.create()
@@ -77,7 +77,7 @@ async def test_nodes_notify_each_other_again_after_their_connections_were_cut(po
         silence(postgres_settings, like="%clock_timestamp%")
         silence(postgres_settings, like="LISTEN%")
         inbox.ready.clear()
-        # A lost hint is not repeated, so create more breakpoints until one comes through.
+        # A lost hint is not sent again, so create more breakpoints until a hint arrives.
         while not inbox.ready.is_set():
             await one.create()
             with anyio.move_on_after(1):
@@ -85,7 +85,7 @@ async def test_nodes_notify_each_other_again_after_their_connections_were_cut(po
 
 
 @pytest.mark.timeout(PATIENCE)
-async def test_a_node_recovers_after_postgresql_cut_every_connection(postgres_settings: Settings) -> None:
+async def test_a_node_recovers_after_postgresql_closes_every_connection(postgres_settings: Settings) -> None:
     async with running_node(postgres_settings) as node:
         agent, reviewer = await node.token("agent"), await node.token("reviewer")
         created = await node.create()
@@ -100,7 +100,9 @@ async def test_a_node_recovers_after_postgresql_cut_every_connection(postgres_se
 
 
 @pytest.mark.timeout(400)
-async def test_a_rolling_restart_fails_no_wait(postgres_settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_no_wait_fails_during_a_rolling_restart(
+    postgres_settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
     agents = await ready(postgres_settings)
     decisions = await rolling_restart(agents, postgres_settings)
     with capsys.disabled():
@@ -113,7 +115,7 @@ async def test_a_rolling_restart_fails_no_wait(postgres_settings: Settings, caps
 
 
 @pytest.mark.timeout(PATIENCE)
-async def test_a_stopping_server_answers_its_waiters_at_once(sqlite_settings: Settings) -> None:
+async def test_a_stopping_server_responds_to_its_waiters_immediately(sqlite_settings: Settings) -> None:
     agents = await ready(sqlite_settings)
     process = await asyncio.to_thread(start_server, sqlite_settings)
     agents.urls = [process.url]

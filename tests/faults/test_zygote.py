@@ -1,4 +1,4 @@
-"""A server forked by the zygote is independent of the others and ends like any process."""
+"""A server forked by the zygote is independent of the others and ends like any other process."""
 
 import signal
 import subprocess
@@ -6,13 +6,13 @@ import subprocess
 import httpx2
 import pytest
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from tests.faults.kills import secured
 from tests.support.nodes import environment_of, start_server
 from tests.support.zygote import zygote
 
 
-def test_forked_servers_run_side_by_side_and_die_alone(postgres_settings: Settings) -> None:
+def test_forked_servers_run_and_die_independently(postgres_settings: Settings) -> None:
     with zygote() as forking:
         one = start_server(postgres_settings, by=forking.start, **secured(postgres_settings))
         other = start_server(postgres_settings, by=forking.start, **secured(postgres_settings))
@@ -23,7 +23,7 @@ def test_forked_servers_run_side_by_side_and_die_alone(postgres_settings: Settin
         assert other.stop() in {0, -signal.SIGTERM}
 
 
-def test_a_zygote_that_ends_takes_its_servers_with_it(sqlite_settings: Settings) -> None:
+def test_ending_the_zygote_ends_its_servers(sqlite_settings: Settings) -> None:
     with zygote() as forking:
         left = start_server(sqlite_settings, by=forking.start)
         assert left.popen.poll() is None

@@ -1,4 +1,4 @@
-"""Agents that wait while nodes come and go: like an SDK, they retry on another node, and no wait fails."""
+"""Agents that wait while nodes restart: like an SDK, they retry on another node, so that no wait fails."""
 
 import asyncio
 from collections import Counter
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import anyio
 import httpx2
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from tests.support.nodes import Process, prepared, start_server
 
 WAITERS = 500
@@ -22,7 +22,7 @@ def headers(token: str) -> dict[str, str]:
 
 @dataclass
 class Agents:
-    """Clients that wait like an SDK: after a lost connection or a 503 they switch to another node."""
+    """Clients that wait like an SDK: after a lost connection or a 503, they switch to another node."""
 
     urls: list[str]
     agent: str
@@ -35,7 +35,7 @@ class Agents:
         return httpx2.AsyncClient(timeout=60, limits=limits, headers=headers(self.agent))
 
     async def somewhere(self, ask: Callable[[str], Awaitable[httpx2.Response]], first: int = 0) -> httpx2.Response:
-        """Try one node after the other until one responds."""
+        """Try the nodes in turn until one responds."""
         for attempt in range(10_000):
             try:
                 answer = await ask(self.urls[(first + attempt) % len(self.urls)])
@@ -45,7 +45,7 @@ class Agents:
                 self.seen[str(answer.status_code)] += 1
                 if answer.status_code != 503:
                     return answer
-            await asyncio.sleep(0.05)  # a client's pause between attempts
+            await asyncio.sleep(0.05)  # clients also pause between attempts
         msg = "no node ever answered"
         raise AssertionError(msg)
 
@@ -82,10 +82,10 @@ class Agents:
 
 
 async def parked(urls: list[str], count: int) -> None:
-    """Return when this many waiters are parked on these nodes."""
+    """Wait until this many requests are waiting on these nodes."""
     with anyio.fail_after(PATIENCE):
         async with httpx2.AsyncClient(timeout=PATIENCE) as client:
-            # The servers' own gauge is the signal, but it can only be polled.
+            # Only the servers' gauge shows the number of waiters, and it has to be polled.
             while sum([await waiters(client, url) for url in urls]) < count:
                 pass
 
@@ -108,7 +108,7 @@ def restarted(node: Process, settings: Settings) -> Process:
 
 
 async def rolling_restart(agents: Agents, settings: Settings, *, waiters: int = WAITERS) -> Counter[str]:
-    """Restart two nodes in turn under waiters while deciding, and return the decisions that the waiters got."""
+    """Restart two nodes in turn while clients wait and people decide; return the decisions that the clients got."""
     nodes = [await asyncio.to_thread(start_server, settings) for _ in range(2)]
     agents.urls = [node.url for node in nodes]
     share = waiters // 10

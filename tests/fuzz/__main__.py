@@ -1,4 +1,4 @@
-"""Search for as long as you like: `python -m tests.fuzz --seconds 600`; tests/fuzz/led.py is guided by coverage."""
+"""Fuzz the pattern parser for a given time. tests/fuzz/led.py does the same, guided by coverage."""
 
 import argparse
 import random

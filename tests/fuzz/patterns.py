@@ -1,12 +1,12 @@
-"""Texts that are almost patterns, and properties that hold for every text."""
+"""Generates texts that are almost valid patterns, and checks properties that hold for every text."""
 
 import random
 from collections.abc import Iterator
 
-from assent.domain.errors import PatternError
-from assent.domain.expressions import Subject
-from assent.domain.grammar import MAX_LENGTH
-from assent.domain.patterns import explain, match, parse
+from assent.core.errors import PatternError
+from assent.core.patterns.expressions import Subject
+from assent.core.patterns.grammar import MAX_LENGTH
+from assent.core.patterns.pattern import explain, match, parse
 
 SEEDS = (
     "confirm.*",
@@ -36,7 +36,7 @@ SUBJECTS = (
 
 
 def texts(chance: random.Random) -> Iterator[str]:
-    """Modify valid patterns slightly or heavily, indefinitely."""
+    """Yield slightly or heavily modified patterns indefinitely."""
     pool = list(SEEDS)
     while True:
         text = chance.choice(pool)
@@ -68,7 +68,7 @@ def _bent(text: str, chance: random.Random, pool: list[str]) -> str:
 
 
 def check(text: str) -> bool:
-    """Return whether it is a valid pattern; if not, it must raise a PatternError with a place, and nothing else."""
+    """Return whether the text is a valid pattern. An invalid one must raise a PatternError with a valid position."""
     try:
         pattern = parse(text)
     except PatternError as refused:
@@ -90,6 +90,6 @@ def _check_refusal(text: str, refused: PatternError) -> None:
     assert 1 <= line <= len(lines)
     assert 1 <= column <= len(lines[line - 1]) + 1
     assert len(refused.message) < 1_000
-    # The message must be encodable.
+    # The text can contain lone surrogates, but responses must be encodable.
     refused.message.encode()
     str(refused.details).encode()

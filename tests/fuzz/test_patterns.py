@@ -1,4 +1,4 @@
-"""100,000 generated texts and those of Hypothesis: each is a pattern, or is rejected with its place."""
+"""Parses 100,000 generated texts and texts from Hypothesis: each is valid or rejected with a position."""
 
 import os
 import random
@@ -16,7 +16,7 @@ TEXTS = scaled(100_000, __name__)
 
 
 @pytest.mark.timeout(600)
-def test_no_text_raises_anything_but_a_pattern_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_parsing_generated_text_raises_only_pattern_errors(capsys: pytest.CaptureFixture[str]) -> None:
     seed = int(os.environ.get("ASSENT_TEST_SEED") or random.randrange(2**32))
     accepted = 0
     for text in islice(texts(random.Random(seed)), TEXTS):
@@ -27,11 +27,11 @@ def test_no_text_raises_anything_but_a_pattern_error(capsys: pytest.CaptureFixtu
             raise
     with capsys.disabled():
         sys.stdout.write(f"\n{TEXTS} texts, {accepted} of them patterns, seed {seed}\n")
-    # If all texts were valid or all invalid, the test would prove nothing.
+    # The test would prove nothing if all texts were valid, or if all were invalid.
     assert TEXTS // 100 < accepted < TEXTS // 2
 
 
 @given(st.text(max_size=200) | st.lists(st.sampled_from([*SEEDS, *PIECES]), max_size=12).map("".join))
 @settings(max_examples=1_000)
-def test_no_text_from_hypothesis_raises_anything_but_a_pattern_error(text: str) -> None:
+def test_parsing_hypothesis_text_raises_only_pattern_errors(text: str) -> None:
     check(text)

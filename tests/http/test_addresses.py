@@ -1,11 +1,11 @@
-"""Ids in paths, and the displayed part of a URL."""
+"""IDs in paths, and the part of a URL that is displayed."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.domain.errors import NotFound
-from assent.http.addresses import known_delivery_id, without_path
+from assent.core.errors import NotFound
+from assent.http.query import known_delivery_id, without_path
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Clients that never finish their request are disconnected; those that wait for a response are not."""
+"""Clients that never finish their request are disconnected, but not those that are waiting for a response."""
 
 import asyncio
 import contextlib
@@ -10,9 +10,9 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from assent.app import migrate
 from assent.http.connections import ConnectionWatch, WatchedProtocol
-from assent.settings import Settings
+from assent.installation import migrate
+from assent.kernel.settings import Settings
 from tests.support.nodes import server
 from tests.support.until import until
 
@@ -95,7 +95,7 @@ class Place:
         return reader, writer
 
     async def open_unread(self, sent: bytes) -> socket.socket:
-        """Connect a client that sends, and does not read until the test does."""
+        """Connect a client that sends a request, but does not read the response automatically."""
         client = socket.socket()
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.setblocking(False)
@@ -106,7 +106,7 @@ class Place:
         return client
 
     async def connections(self, count: int, *, ready: Any = None) -> None:
-        """Wait until the server has this many connections that are all ready."""
+        """Wait until the server has exactly this many connections, and all of them are ready."""
 
         async def look() -> list[Any]:
             return list(self.server.server_state.connections)
@@ -159,7 +159,7 @@ async def test_sending_headers_slowly_does_not_extend_the_timeout(place: Place) 
         writer.write(b"x")
         await writer.drain()
     assert place.pass_by(10) == 1
-    with contextlib.suppress(ConnectionResetError):  # unread data is lost when the server closes the connection
+    with contextlib.suppress(ConnectionResetError):  # the server's close can discard its response
         assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
 
 
@@ -171,7 +171,7 @@ async def test_a_connection_that_sends_nothing_is_closed(place: Place) -> None:
     await reader.read()
 
 
-async def test_a_half_sent_body_is_closed_after_its_own_timeout(place: Place) -> None:
+async def test_a_connection_with_a_half_sent_body_is_closed_after_the_body_timeout(place: Place) -> None:
     reader, _ = await place.open(HALF_BODY)
     await place.connections(1, ready=lambda each: each.body_parts == 1)
     assert place.pass_by(0) == 0
@@ -180,7 +180,7 @@ async def test_a_half_sent_body_is_closed_after_its_own_timeout(place: Place) ->
     assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
 
 
-async def test_a_body_that_keeps_arriving_gets_time_in_proportion_to_its_size(place: Place) -> None:
+async def test_a_large_body_gets_time_in_proportion_to_its_size(place: Place) -> None:
     size = 64 * 1024 * 100
     reader, writer = await place.open(f"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {size}\r\n\r\n".encode())
     sent = 0
@@ -213,7 +213,7 @@ async def test_a_request_waiting_for_its_response_is_not_closed(place: Place) ->
     assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200 ")
 
 
-async def test_an_idle_connection_between_requests_is_left_to_keep_alive(place: Place) -> None:
+async def test_an_idle_connection_between_requests_is_not_closed_as_slow(place: Place) -> None:
     reader, writer = await place.open(WHOLE)
     await reader.readuntil(b"ok")
     await place.connections(1, ready=lambda each: each.timeout_keep_alive_task is not None)
@@ -300,7 +300,7 @@ async def test_a_websocket_handshake_does_not_break_the_watch(place: Place) -> N
     assert place.pass_by(3600) == 0
 
 
-def test_assent_serve_closes_a_request_whose_headers_never_end(sqlite_settings: Settings) -> None:
+def test_assent_serve_closes_a_connection_whose_headers_never_end(sqlite_settings: Settings) -> None:
     migrate(sqlite_settings)
     with (
         server(sqlite_settings, ASSENT_HEADER_TIMEOUT_SECONDS="1") as process,

@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from assent.domain.errors import Forbidden, NotFound
-from assent.http.edge import MAX_BODY, MAX_UPLOAD, Edge
-from assent.telemetry import Metrics
+from assent.core.errors import Forbidden, NotFound
+from assent.http.middleware import MAX_BODY, MAX_UPLOAD, Edge
+from assent.kernel.telemetry import Metrics
 
 CANARY = "s3cr3t-canary"
 
@@ -77,7 +77,7 @@ async def test_generated_request_ids_differ() -> None:
 @pytest.mark.parametrize(
     ("path", "limit"), [("/api/breakpoints", MAX_BODY), ("/api/files", MAX_UPLOAD), ("/", MAX_BODY)]
 )
-async def test_a_body_may_be_exactly_as_large_as_its_limit(path: str, limit: int) -> None:
+async def test_a_body_can_be_exactly_as_large_as_its_limit(path: str, limit: int) -> None:
     async with client(plain) as http:
         assert (await http.post(path, content=b"x" * limit)).status_code == 200
         refused = await http.post(path, content=b"x" * (limit + 1))
@@ -87,7 +87,7 @@ async def test_a_body_may_be_exactly_as_large_as_its_limit(path: str, limit: int
 @pytest.mark.parametrize(
     ("error", "status", "code"), [(NotFound("No."), 404, "not_found"), (Forbidden(), 403, "forbidden")]
 )
-async def test_an_uncaught_domain_error_is_a_problem_response(error: Exception, status: int, code: str) -> None:
+async def test_an_uncaught_domain_error_becomes_a_problem_response(error: Exception, status: int, code: str) -> None:
     async with client(failing(error)) as http:
         answer = await http.get("/api/x")
     assert (answer.status_code, answer.json()["code"]) == (status, code)

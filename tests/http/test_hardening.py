@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 from structlog.testing import capture_logs
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from tests.support.nodes import ManualClock, Node, running_node, server
 from tests.web.visitors import PASSWORD, person, signed_in, visitor
 
@@ -17,7 +17,7 @@ LONGEST_PASSWORD = "é" * 99 + "  Aa\u202f" + "x" * 96
 
 
 async def answers(node: Node) -> dict[str, Any]:
-    """Return a response of every kind: API, pages, a script, and an agent's file."""
+    """Return responses of every kind: of the API, of pages, a script, and an agent's file."""
     browser = await signed_in(node, "ann", "viewer")
     file = {"path": "a.md", "format": "markdown", "content": "x"}
     created = await node.create(payload={"context": {"files": [file]}})
@@ -56,7 +56,7 @@ async def test_every_text_response_declares_its_encoding(node: Node) -> None:
             assert kind in {"application/json", "application/problem+json"}, name
 
 
-async def test_responses_of_the_api_are_never_cached(node: Node) -> None:
+async def test_api_responses_are_never_cached(node: Node) -> None:
     admin = await node.token("admin")
     for path in ("/api/breakpoints", "/api/people", "/api/tokens", "/api/rules", "/api/policy", "/api/nothing"):
         assert "no-store" in (await node.call("GET", path, admin)).headers["cache-control"], path
@@ -77,7 +77,7 @@ async def test_behind_tls_every_response_has_an_hsts_header(sqlite_settings: Set
             assert sent == "max-age=31536000; includeSubDomains", path
 
 
-async def test_without_tls_there_is_no_hsts_header(node: Node) -> None:
+async def test_responses_without_tls_do_not_have_an_hsts_header(node: Node) -> None:
     assert "strict-transport-security" not in (await node.client.get("/healthz")).headers
 
 

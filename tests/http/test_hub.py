@@ -1,13 +1,13 @@
-"""The hub of waiters: which change wakes which waiter, and nothing is lost or left behind."""
+"""The hub: each change wakes exactly its waiters, no change is lost, and no state is left behind."""
 
 import asyncio
 from typing import Any
 
 import pytest
 
-from assent.domain.breakpoint import Status
-from assent.http.waiting import INBOX_BACKLOG, Hub, Woken, parked
-from assent.ports import Hint
+from assent.core.breakpoint import Status
+from assent.http.waiters import INBOX_BACKLOG, Hub, Woken, parked
+from assent.kernel.ports import Hint
 
 
 def hint(breakpoint_id: str, project: str = "default", version: int = 2) -> Hint:
@@ -34,7 +34,7 @@ async def test_a_change_before_the_wait_starts_is_not_lost() -> None:
     assert await parked(waiter, 30, never) is Woken.CHANGED
 
 
-async def test_only_the_first_reason_to_wake_counts() -> None:
+async def test_only_the_first_wake_up_reason_counts() -> None:
     hub = Hub()
     waiter = hub.register("bp_1", "t1")
     hub.wake([hint("bp_1"), hint("bp_1")])
@@ -53,7 +53,7 @@ async def test_a_rearmed_waiter_is_woken_again() -> None:
     assert await waiter.future is Woken.CHANGED
 
 
-async def test_a_timeout_and_a_disconnect_end_a_wait() -> None:
+async def test_a_wait_ends_at_a_timeout_or_a_disconnect() -> None:
     hub = Hub()
     assert await parked(hub.register("bp_1", "t1"), 0, never) is Woken.TIMEOUT
     assert await parked(hub.register("bp_1", "t1"), -5, None) is Woken.TIMEOUT
@@ -86,7 +86,7 @@ async def test_a_removed_waiter_is_neither_counted_nor_woken() -> None:
     assert (hub.waiters, hub.held_by("t1"), hub.waited_for(), hub.tokens()) == (0, 0, [], set())
 
 
-async def test_cutting_a_token_ends_only_its_own_waits_and_inboxes() -> None:
+async def test_revoking_a_token_ends_only_its_own_waits_and_inboxes() -> None:
     hub = Hub()
     mine, other = hub.register("bp_1", "t1"), hub.register("bp_1", "t2")
     my_inbox, other_inbox = hub.open_inbox("default", "t1"), hub.open_inbox("default", "t2")
@@ -142,7 +142,7 @@ async def test_an_inbox_that_is_not_read_stops_growing_and_is_marked() -> None:
 
 
 @pytest.mark.parametrize("waiters", [1, 1000])
-async def test_many_waiters_leave_nothing_behind(waiters: int) -> None:
+async def test_many_waiters_leave_no_state_behind(waiters: int) -> None:
     hub = Hub()
     held = [hub.register(f"bp_{n % 7}", f"t{n % 3}") for n in range(waiters)]
     assert hub.waiters == waiters

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from assent.domain.errors import RateLimited
+from assent.core.errors import RateLimited
 from assent.http.limits import RateLimit
 from tests.support.nodes import ManualClock
 
@@ -14,7 +14,7 @@ def spend(limit: RateLimit, key: str, times: int) -> None:
         limit.take(key)
 
 
-def test_a_full_bucket_allows_the_requests_of_a_minute(clock: ManualClock) -> None:
+def test_a_full_bucket_allows_one_minutes_worth_of_requests(clock: ManualClock) -> None:
     limit = RateLimit(3, clock.now)
     spend(limit, "a", 3)
     with pytest.raises(RateLimited, match="More than 3 requests per minute"):
@@ -44,7 +44,7 @@ def test_a_tokens_own_quota_replaces_the_default(clock: ManualClock) -> None:
 
 
 @pytest.mark.parametrize("per_minute", [1, 7, 42, 59, 60, 61, 600])
-def test_waiting_for_the_retry_time_is_sufficient(clock: ManualClock, per_minute: int) -> None:
+def test_a_request_succeeds_after_the_retry_time(clock: ManualClock, per_minute: int) -> None:
     limit = RateLimit(per_minute, clock.now)
     spend(limit, "a", per_minute)
     with pytest.raises(RateLimited) as refused:
@@ -63,7 +63,7 @@ def test_a_rejected_request_does_not_count(clock: ManualClock) -> None:
     limit.take("a")
 
 
-def test_a_bucket_never_allows_more_than_the_requests_of_a_minute(clock: ManualClock) -> None:
+def test_a_bucket_never_allows_more_than_one_minutes_worth_of_requests(clock: ManualClock) -> None:
     limit = RateLimit(2, clock.now)
     limit.take("a")
     clock.advance(3600)

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from assent.domain import errors
-from assent.domain.errors import AssentError, RateLimited
+from assent.contracts import breakpoints as wire
+from assent.core import errors
+from assent.core.errors import AssentError, RateLimited
 from assent.http.problems import STATUS, Problem, from_http_exception, from_validation, problem
-from assent.wire import breakpoints as wire
 
 
 def every_error(kind: type[AssentError] = AssentError) -> Iterator[type[AssentError]]:
-    for each in (kind for kind in kind.__subclasses__() if kind.__module__ == errors.__name__):  # not those of the SDK
+    for each in (kind for kind in kind.__subclasses__() if kind.__module__ == errors.__name__):  # without the SDK's
         yield each
         yield from every_error(each)
 
@@ -62,7 +62,7 @@ def test_retry_after_is_never_too_early(wait: float) -> None:
     assert told <= wait + 1 or told == 1
 
 
-def test_401_and_503_say_what_to_do() -> None:
+def test_401_and_503_responses_have_headers_for_the_next_step() -> None:
     assert problem(errors.Unauthenticated()).headers["www-authenticate"].startswith("Bearer")
     assert problem(errors.Unavailable()).headers["retry-after"] == "1"
 
@@ -111,5 +111,5 @@ def test_a_pointer_distinguishes_body_query_and_header(location: tuple[str | int
         (Problem(errors.TooLarge("Too much.")), errors.TooLarge),
     ],
 )
-def test_errors_of_the_framework_are_converted(error: HTTPException, kind: type[AssentError]) -> None:
+def test_framework_errors_are_converted_to_domain_errors(error: HTTPException, kind: type[AssentError]) -> None:
     assert type(from_http_exception(error)) is kind

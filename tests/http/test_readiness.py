@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from psycopg import connect
 
-from assent.domain.errors import Unavailable
+from assent.core.errors import Unavailable
+from assent.db import migrations
+from assent.db.sqlite import WriteLock
+from assent.db.transaction import Transaction
 from assent.http.readiness import Readiness
-from assent.settings import Settings
-from assent.store import migrations
-from assent.store.sqlite import WriteLock
-from assent.store.transaction import Transaction
+from assent.kernel.settings import Settings
 from tests.support.nodes import Node, running_node
 
 
@@ -37,7 +37,7 @@ def at_version(version: str | None) -> Callable[[Transaction], None]:
     return use_case
 
 
-async def test_a_node_is_ready(node: Node) -> None:
+async def test_a_node_with_a_working_database_is_ready(node: Node) -> None:
     await readiness(node).check()
     assert (await node.call("GET", "/readyz")).status_code == 200
 
@@ -80,7 +80,7 @@ async def test_a_full_disk_matters_only_if_the_data_is_on_it(node: Node) -> None
     await readiness(node, min_free_mb=0).check()
 
 
-async def test_a_node_whose_worker_shows_no_activity_is_not_ready(node: Node) -> None:
+async def test_a_node_with_an_unresponsive_worker_is_not_ready(node: Node) -> None:
     node.assent.readiness.worker_is_well = lambda: False
     answer = await node.call("GET", "/readyz")
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
@@ -90,7 +90,7 @@ async def test_a_node_whose_worker_shows_no_activity_is_not_ready(node: Node) ->
     assert (await node.call("GET", "/readyz")).status_code == 200
 
 
-async def test_a_node_whose_database_accepts_no_writes_is_not_ready(node: Node) -> None:
+async def test_a_node_whose_database_rejects_writes_is_not_ready(node: Node) -> None:
     settings = node.assent.settings
     if settings.database_url is None:
         lock = WriteLock(settings.sqlite_path.with_suffix(".lock"))
@@ -107,7 +107,7 @@ async def test_a_node_whose_database_accepts_no_writes_is_not_ready(node: Node) 
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
-        # Each connection of the pool fails once, and is then replaced by a read-only one.
+        # Each connection of the pool fails once, and its replacement is read-only.
         said = [await reason(readiness(node)) for _ in range(10)]
         assert said[-1] == "The database is not accepting writes."
 
@@ -128,12 +128,12 @@ class Counting:
 
 async def test_simultaneous_checks_write_to_the_database_once(node: Node) -> None:
     counting = Counting(node.assent.database)
-    checked = Readiness(counting, node.assent.hub, folder=None, min_free_mb=0)  # type: ignore[arg-type]  # only the used methods
+    checked = Readiness(counting, node.assent.hub, folder=None, min_free_mb=0)  # type: ignore[arg-type]  # it has only the methods that are used
     await asyncio.gather(*(checked.check() for _ in range(50)))
     assert counting.writes == 1
 
 
-async def test_a_readiness_check_changes_nothing(node: Node) -> None:
+async def test_a_readiness_check_does_not_change_any_data(node: Node) -> None:
     def version(tx: Transaction) -> Any:
         return tx.session.all("SELECT id, name FROM assent_projects", {})
 

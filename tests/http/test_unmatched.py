@@ -1,4 +1,4 @@
-"""Requests without a route are answered from an index, with the same responses as a scan of all routes."""
+"""Responses to requests without a route come from an index, and are the same as after a scan of all routes."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Match, Mount, Route
 from starlette.testclient import TestClient
 
-from assent.front import application
+from assent.asgi import application
 from assent.http.unmatched import METHODS, RouteIndex, Unmatched, allowed
 from tests.support.nodes import Node
 
@@ -64,7 +64,9 @@ def answered(request: Request, error: Any, headers: Any) -> Response:
         ("GET", "/any", 200, None),
     ],
 )
-def test_only_requests_without_a_route_are_answered(method: str, path: str, status: int, allow: str | None) -> None:
+def test_only_requests_without_a_route_get_an_error_response(
+    method: str, path: str, status: int, allow: str | None
+) -> None:
     routes = [
         Route("/a/b", plain, methods=["GET"]),
         Route("/a/{name}", plain, methods=["POST"]),

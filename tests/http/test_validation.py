@@ -1,4 +1,4 @@
-"""Validation errors reach people as plain sentences."""
+"""Validation errors are shown as plain sentences."""
 
 import re
 from pathlib import Path
@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from assent import wire
+from assent import contracts as wire
+from assent.contracts.breakpoints import CreateBreakpoint
 from assent.http.problems import from_validation
 from assent.http.validation import PATTERNS
-from assent.wire.breakpoints import CreateBreakpoint
 
 VALIDATOR = re.compile("should|Input|String|Field|Extra|pattern|valid ")
 

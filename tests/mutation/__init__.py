@@ -1,1 +1,1 @@
-"""Mutation testing: inserts small faults into src/assent/domain, one at a time, and checks that tests detect them."""
+"""Mutation testing: inserts small faults into the pure modules one at a time and checks whether tests fail."""

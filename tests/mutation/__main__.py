@@ -1,4 +1,4 @@
-"""Measure how many faults in the domain its tests detect: `python -m tests.mutation --module rules.py --sample 60`."""
+"""Measure the share of faults in the domain that its tests detect."""
 
 import argparse
 import os
@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.mutation.quick import OPTIONS
-from tests.mutation.runner import DOMAIN, Module, Runner, Score, say
+from tests.mutation.runner import PURE, Module, Runner, Score, say
 
-TESTS = ("tests/domain", "tests/fuzz")
+TESTS = ("tests/core", "tests/fuzz", *sorted(str(each) for each in Path("tests").glob("*/model")))
 ENOUGH = 0.85
 
 
@@ -36,7 +36,7 @@ def table(scores: list[Score]) -> str:
 
 
 def weighted(scores: list[Score]) -> float:
-    """Return the rate over all faults: each module is weighted by its number of faults, not by its sample size."""
+    """Return the overall rate, weighting each module by its number of faults instead of its sample size."""
     faults = sum(score.of for score in scores)
     return sum(score.of * score.rate for score in scores) / faults if faults else 1.0
 
@@ -50,8 +50,8 @@ def main() -> int:
     parser.add_argument("--tests", nargs="+", default=TESTS, help="where the tests are")
     parser.add_argument("--again", type=Path, help="only the survivors in the output of an earlier run")
     options = parser.parse_args()
-    names = [Path(name).name for name in options.module or sorted(DOMAIN.glob("*.py"))]
-    found = [Module.of(DOMAIN / name) for name in names if name != "__init__.py"]
+    names = {Path(name).name for name in options.module or ()}
+    found = [Module.of(path) for path in PURE if path.name != "__init__.py" and (not names or path.name in names)]
     again = None
     if options.again:
         lines = options.again.read_text().splitlines()

@@ -1,7 +1,7 @@
-"""All small faults that can be inserted into a module: what changes, where, and the resulting code.
+"""Generates all small faults that can be inserted into a module, with their position and the resulting code.
 
-Code without an effect at runtime is skipped: annotations, docstrings, assertions for type checkers, `del` of an unused
-name, and the arguments of decorators. A fault in a message for people is marked and counted separately.
+Code without an effect at runtime is skipped: annotations, docstrings, assertions for type checkers, `del` of unused
+names, and arguments of decorators. Faults in messages for people are marked and counted separately.
 """
 
 import ast
@@ -45,7 +45,7 @@ _WORDS = re.compile(r"\w[,;:]? \w")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """One fault: a place in the syntax tree of a module, and its replacement."""
+    """A fault: a node in a module's syntax tree, and its replacement."""
 
     owner: ast.AST
     field: str
@@ -55,14 +55,14 @@ class Mutant:
     column: int
     what: str
     function: str | None
-    """The outermost function whose body contains it; None if it takes effect when the module is imported."""
+    """Outermost function whose body contains the fault, or None if it takes effect when the module is imported."""
     message: bool
 
     def __str__(self) -> str:
         return f"{self.line}:{self.column} {self.function or 'module'}: {self.what}"
 
     def compiled(self, tree: ast.Module, filename: str) -> CodeType:
-        """Compile the module with this fault; the tree is restored."""
+        """Compile the module with this fault, and restore the tree."""
         before = self._put(self.instead)
         try:
             return compile(ast.fix_missing_locations(tree), filename, "exec")
@@ -79,14 +79,14 @@ class Mutant:
 
 
 def mutants(tree: ast.Module) -> list[Mutant]:
-    """Return all faults for a module, in the order of its lines."""
+    """Return all faults for a module, sorted by line."""
     finder = _Finder()
     finder.visit(tree)
     return sorted(finder.found, key=lambda each: (each.line, each.column))
 
 
 def functions(tree: ast.Module) -> dict[str, range]:
-    """Return the qualified names of the outermost functions, with their lines."""
+    """Return the qualified names of the outermost functions with their line ranges."""
     found: dict[str, range] = {}
 
     def search(body: list[ast.stmt], prefix: str) -> None:
@@ -167,7 +167,7 @@ def _skipped(node: ast.AST, field: str, child: ast.AST) -> bool:
 
 
 def _faults(node: ast.AST, field: str, child: ast.AST) -> Iterator[tuple[Any, str]]:
-    """Yield each replacement of a node with a description of the change."""
+    """Yield each replacement for a node, with a description of the change."""
     yield from _other_operators(node, child)
     if isinstance(child, ast.Constant):
         yield from _other_constants(child)
@@ -192,7 +192,7 @@ def _other_operators(node: ast.AST, child: ast.AST) -> Iterator[tuple[ast.AST, s
 
 
 def _union(node: ast.AST) -> bool:
-    """Recognize `int | float`, which occurs only as a type."""
+    """Return whether the node is a union such as `int | float`, which occurs only as a type."""
     return isinstance(node, ast.BinOp) and all(
         isinstance(side, ast.Name) and (side.id[:1].isupper() or side.id in {"int", "float", "str", "bool"})
         for side in (node.left, node.right)
@@ -229,7 +229,7 @@ def _other_statements(child: ast.stmt) -> Iterator[tuple[ast.stmt, str]]:
 
 
 def _message(node: ast.AST, child: ast.AST) -> bool:
-    """Recognize a message: words separated by spaces on one line, possibly with values in between."""
+    """Return whether the text is a message: words on one line, separated by spaces, possibly with values."""
     if not isinstance(child, ast.Constant) or not isinstance(child.value, str):
         return False
     parts = node.values if isinstance(node, ast.JoinedStr) else [child]

@@ -1,4 +1,4 @@
-"""The tests as they run against thousands of faults: fewer examples, and the same ones each time."""
+"""Speeds up tests that run against thousands of faults: fewer examples, which are the same in every run."""
 
 import os
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 EXAMPLES = 20
 TRIALS = {"WORLDS": 400, "TEXTS": 2_000}
-"""Names of the constants with which tests set their number of trials."""
+"""Reduced values for the constants that set the number of trials in test modules."""
 OPTIONS = [
     "-c", str(Path(__file__).parents[2] / "pyproject.toml"), "-qq", "-s", "--tb=no", "--no-header", "--no-summary",
     "--noconftest", "-p", "no:cacheprovider", "-p", "no:faulthandler", "-p", "no:xdist", "-o", "timeout=0",
@@ -27,8 +27,8 @@ def quicken(items: Sequence[pytest.Item]) -> None:
         for name in TRIALS.keys() & vars(module).keys():
             setattr(module, name, TRIALS[name])
         if is_hypothesis_test(function):
-            # The decorator's settings override every profile, so a profile would not work. Timing checks must not fail
-            # on a busy machine, because that would look like a detected fault.
+            # A Hypothesis profile would not work, because the decorator's settings override it. Deadlines are disabled,
+            # because a failure on a busy machine would look like a detected fault.
             function._hypothesis_internal_use_settings = settings(
                 max_examples=min(EXAMPLES, function._hypothesis_internal_use_settings.max_examples),
                 derandomize=True,
@@ -42,4 +42,4 @@ def quicken(items: Sequence[pytest.Item]) -> None:
 @given(st.text(max_size=2))
 @settings(max_examples=2, database=None, deadline=None, suppress_health_check=list(HealthCheck))
 def warm_up(_: str) -> None:
-    """Load the Unicode tables once here instead of in thousands of child processes."""
+    """Load Hypothesis's Unicode tables once in the parent instead of in thousands of child processes."""

@@ -1,7 +1,7 @@
-"""A parent process that collects the tests, and a child process per fault that inserts it and runs the relevant tests.
+"""Collects the tests in a parent process, and tries each fault in a child process that runs the relevant tests.
 
-A fault in the body of a function is inserted by replacing the function's code, which takes no time. If it takes effect
-when its module is imported, or if its function was called during collection, everything is imported again.
+A fault in the body of a function is inserted by replacing the function's code object, which is fast. If the fault takes
+effect during import, or if its function was called during collection, all modules are imported again.
 """
 
 import ast
@@ -34,13 +34,39 @@ from tests.mutation.mutants import Mutant, functions, mutants
 from tests.mutation.quick import OPTIONS, quicken, warm_up
 
 ROOT = Path(__file__).parents[2]
-DOMAIN = ROOT / "src" / "assent" / "domain"
+PACKAGE = ROOT / "src" / "assent"
+PURE = sorted(
+    [
+        *(PACKAGE / "core").rglob("*.py"),
+        *(PACKAGE / "agents/doctor").glob("*_checks.py"),
+        *(
+            PACKAGE / f"{name}.py"
+            for name in (
+                "agents/doctor/claude_settings", "agents/doctor/findings", "audit/chain_checks", "audit/checkpoint",
+                "audit/log_checks", "audit/merkle", "audit/routing_checks", "audit/rule_checks",
+                "breakpoints/saved_views", "breakpoints/search_words", "breakpoints/undo_window", "delivery/message",
+                "delivery/routes", "delivery/routes_file", "kernel/yaml_file", "people/preferences",
+                "platform/admin_events", "policy/backtest", "policy/rule_warnings", "runs/model", "triggers/event",
+                "triggers/file_format", "triggers/model", "triggers/payload_secrets", "triggers/schedules",
+                "triggers/templates", "triggers/traces",
+            )
+        ),
+    ]
+)  # fmt: skip
+"""Modules without I/O: the core, and the models of the features."""
 LONGEST = 1.5
-"""Seconds of processor time; a test that takes longer is skipped."""
+"""Maximum processor time of a test, in seconds. Slower tests are skipped."""
 ENOUGH = 2.0
-"""Seconds of processor time per fault, beyond which slower tests of other modules are skipped."""
-OWN = {"breakpoint": "lifecycle", "expressions": "patterns", "grammar": "patterns"}
-"""The names in the test files of a module, if they differ from the module's."""
+"""Processor time per fault, in seconds, after which slower tests of other modules are skipped."""
+OWN = {
+    "breakpoint": "lifecycle", "expressions": "patterns", "grammar": "patterns", "pattern": "patterns",
+    "timestamps": "instants", "safe_text": "visible", "seats": "routing", "chain_checks": "audit",
+    "log_checks": "audit_log", "routing_checks": "audit_routing", "rule_checks": "audit_rules",
+    "checkpoint": "checkpoints", "findings": "checkup", "claude_checks": "claude_checkup",
+    "mcp_checks": "mcp_checkup", "server_checks": "server_checkup", "undo_window": "holding", "message": "notes",
+    "admin_events": "audit", "event": "trigger_events", "file_format": "triggers_file", "traces": "trigger_traces",
+}  # fmt: skip
+"""Names that test files use for a module, if they differ from the module's name."""
 MEMORY = 3 * 2**30
 SURVIVED, NOTICED, CRASHED = 0, 1, 70
 
@@ -58,7 +84,7 @@ class Module:
 
     @property
     def name(self) -> str:
-        return f"assent.domain.{self.path.stem}"
+        return ".".join(("assent", *self.path.relative_to(PACKAGE).with_suffix("").parts))
 
     def owns(self, test: pytest.Item) -> bool:
         stem = self.path.stem
@@ -68,7 +94,7 @@ class Module:
         return next((name for name, lines in self.functions.items() if line in lines), None)
 
     def live(self) -> dict[str, FunctionType]:
-        """Return the functions of the imported module, including those inside classmethod, property and lru_cache."""
+        """Return the imported module's functions, including those wrapped by classmethod, property or lru_cache."""
         return {each.__qualname__: each for each in _functions_in(importlib.import_module(self.name), self.name)}
 
 
@@ -82,7 +108,7 @@ def _functions_in(holder: Any, module: str) -> Iterator[FunctionType]:
 
 
 class Calls:
-    """Records which functions of the domain are called, as `module.function`."""
+    """Records the names of called domain functions as `module.function`."""
 
     def __init__(self, modules: Sequence[Module]) -> None:
         self._modules = {str(module.path): module for module in modules}
@@ -127,7 +153,7 @@ class Score:
         return self.killed.total() / self.tried if self.tried else 1.0
 
     def interval(self) -> tuple[float, float]:
-        """Return the Wilson interval at 95 %, or the rate itself if all faults were tried."""
+        """Return the 95% Wilson score interval, or the rate itself if all faults were tried."""
         if self.tried in {0, self.of}:
             return self.rate, self.rate
         z, n, p = 1.96, self.tried, self.rate
@@ -137,7 +163,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The result of a test without faults."""
+    """The result of running a test without a fault."""
 
     seconds: float
     passed: bool
@@ -145,7 +171,7 @@ class Told:
 
 
 class Runner:
-    """A pytest plugin: instead of running the collected tests once, it runs them for each fault."""
+    """A pytest plugin that runs the collected tests for each fault instead of once."""
 
     def __init__(
         self, modules: Sequence[Module], *, sample: int | None, seed: int, jobs: int, again: frozenset[str] | None
@@ -153,7 +179,7 @@ class Runner:
         self.modules = modules
         self.scores: list[Score] = []
         self._sample, self._seed, self._jobs, self._again = sample, seed, jobs, again
-        self._calls = Calls([Module.of(path) for path in sorted(DOMAIN.glob("*.py"))])
+        self._calls = Calls([Module.of(path) for path in PURE])
         self._early: set[str] = set()
         self._items: dict[str, pytest.Item] = {}
         self._told: dict[str, Told] = {}
@@ -170,6 +196,7 @@ class Runner:
         quicken(session.items)
         warm_up()
         self._items = {item.nodeid: item for item in session.items}
+        # Without garbage collection of the shared objects, child processes do not copy the memory pages.
         gc.collect()
         gc.freeze()
         self._told = self._baseline()
@@ -178,7 +205,7 @@ class Runner:
         return True
 
     def _baseline(self) -> dict[str, Told]:
-        """Run every test once in a child process, so that no test changes the state of this process."""
+        """Run every test once in a child process, so that tests cannot change the state of this process."""
         with tempfile.NamedTemporaryFile("r", prefix="assent-mutation-") as file:
             os.waitpid(_forked(lambda: Path(file.name).write_text(json.dumps(list(self._tell()))) and 0), 0)
             return {name: Told(seconds, passed, frozenset(called)) for name, seconds, passed, called in json.load(file)}
@@ -220,7 +247,7 @@ class Runner:
         say(f"{score.module}: {score.killed.total()} of {score.tried} killed, {score.rate:.1%} ({took:.0f} s)")
 
     def _unchanged(self, module: Module) -> None:
-        """Insert the unchanged module in both ways: any failure then is an error of this tool."""
+        """Insert the unchanged module in both ways; if tests then fail, this tool has a bug."""
         code = compile(module.tree, str(module.path), "exec")
         tests = self._tests(module, None)
 
@@ -250,6 +277,7 @@ class Runner:
             self._limit(tests)
             body = None if at_import else _bodies(code).get(str(mutant.function))
             live = module.live().get(str(mutant.function))
+            # A code object can be replaced only by one with the same free variables.
             if body is None or live is None or body.co_freevars != live.__code__.co_freevars:
                 return self._noticed_anew(module, code, tests)
             live.__code__ = body
@@ -258,7 +286,7 @@ class Runner:
         self._running[_forked(changed)] = score, name
 
     def _tests(self, module: Module, function: str | None) -> list[str]:
-        """Return the tests that called a function, or any function of the module: its own first, then the fastest."""
+        """Return the tests that called a function, or any function of the module: the module's own tests first."""
         stem = module.path.stem
 
         def concerns(name: str, told: Told) -> bool:
@@ -274,7 +302,7 @@ class Runner:
         ]
 
     def _limit(self, tests: Sequence[str]) -> None:
-        """Limit processor time instead of elapsed time, because the machine may be busy."""
+        """Limit processor time rather than elapsed time, because the machine may be busy."""
         seconds = 5 + math.ceil(4 * sum(self._told[name].seconds for name in tests))
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -315,7 +343,7 @@ class Runner:
 
 
 class _Chosen:
-    """Selects the chosen tests in their order after a new collection, and those whose names have changed."""
+    """Selects the chosen tests after a new collection, and new tests, whose names depend on the fault."""
 
     def __init__(self, tests: Sequence[str], known: Any) -> None:
         self._order = {name: n for n, name in enumerate(tests)}
@@ -328,7 +356,7 @@ class _Chosen:
 
 
 class _Instead(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports the module with the fault instead of the original."""
+    """Imports the module with the fault instead of the original module."""
 
     def __init__(self, module: Module, code: CodeType) -> None:
         self._module, self._code = module, code
@@ -343,7 +371,7 @@ class _Instead(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def _bodies(code: CodeType) -> dict[str, CodeType]:
-    """Return the code of every function in a module's code by its qualified name."""
+    """Return the code objects of all functions in a module's code, by qualified name."""
     found: dict[str, CodeType] = {}
     for each in code.co_consts:
         if isinstance(each, CodeType):
@@ -361,7 +389,7 @@ def _passes(items: Sequence[pytest.Item]) -> bool:
 
 
 def _forked(work: Callable[[], int]) -> int:
-    """Start a child process without output that exits with the result of the work and never returns to the caller."""
+    """Run the work in a child process without output, whose exit status is the result."""
     pid = os.fork()
     if pid:
         return pid

@@ -1,4 +1,4 @@
-"""The faults: each kind is generated and distinguished, and code without an effect is skipped."""
+"""Faults of every kind are generated and distinguished, and code without an effect is skipped."""
 
 import ast
 import subprocess
@@ -9,13 +9,13 @@ import pytest
 
 from tests.mutation.__main__ import table
 from tests.mutation.mutants import functions, mutants
-from tests.mutation.runner import DOMAIN, Module, Score
+from tests.mutation.runner import PURE, Module, Score
 
 ROOT = Path(__file__).parents[2]
 
 
 def faults(source: str) -> list[str]:
-    """Return the text of the module with each fault."""
+    """Return the source code of the module with each fault."""
     tree = ast.parse(source)
     found: list[str] = []
     for each in mutants(tree):
@@ -50,7 +50,7 @@ def faults(source: str) -> list[str]:
         ("def f(a=1):\n    ...", {"def f(a=2):\n    ...", "def f(a=0):\n    ..."}),
     ],
 )
-def test_each_kind_of_fault_is_generated(source: str, expected: set[str]) -> None:
+def test_every_kind_of_fault_is_generated(source: str, expected: set[str]) -> None:
     assert set(faults(source)) == {ast.unparse(ast.parse(each)) for each in expected}
 
 
@@ -68,7 +68,7 @@ def test_each_kind_of_fault_is_generated(source: str, expected: set[str]) -> Non
         "x = isinstance(a, int | float)",
     ],
 )
-def test_code_without_an_effect_at_runtime_gets_no_faults(source: str) -> None:
+def test_no_faults_are_generated_for_code_without_a_runtime_effect(source: str) -> None:
     assert faults(source) == []
 
 
@@ -79,7 +79,7 @@ def test_messages_are_distinguished_from_values() -> None:
     ]  # fmt: skip
 
 
-def test_a_fault_has_the_name_of_its_outermost_function() -> None:
+def test_a_fault_is_attributed_to_its_outermost_function() -> None:
     source = "A = 1\nclass B:\n    C = 1\n    def d(self, e=1):\n        def f(): return 1\n        return g\n"
     tree = ast.parse(source)
     assert {(each.line, each.function) for each in mutants(tree)} == {
@@ -88,8 +88,8 @@ def test_a_fault_has_the_name_of_its_outermost_function() -> None:
     assert functions(tree) == {"B.d": range(4, 7)}
 
 
-@pytest.mark.parametrize("path", sorted(DOMAIN.glob("*.py")), ids=lambda path: path.stem)
-def test_every_fault_compiles_and_leaves_the_module_unchanged(path: Path) -> None:
+@pytest.mark.parametrize("path", PURE, ids=lambda path: path.stem)
+def test_compiling_a_fault_leaves_the_module_unchanged(path: Path) -> None:
     module = Module.of(path)
     before = ast.dump(module.tree)
     for each in mutants(module.tree)[::20]:
@@ -97,7 +97,7 @@ def test_every_fault_compiles_and_leaves_the_module_unchanged(path: Path) -> Non
     assert ast.dump(module.tree) == before
 
 
-def test_only_a_sample_has_a_confidence_interval() -> None:
+def test_only_a_sampled_score_has_a_confidence_interval() -> None:
     score = Score("a.py", of=10)
     score.killed.update(noticed=4)
     score.survivors.append("a")
@@ -108,11 +108,11 @@ def test_only_a_sample_has_a_confidence_interval() -> None:
     assert "| a.py | 5 | 5 | 4 | 0 | 1 | 80.0% |" in table([score])
 
 
-def test_a_run_counts_detected_faults_and_names_the_others(tmp_path: Path) -> None:
-    """A single weak test, which uses literal globs and never a star."""
+def test_a_run_counts_detected_faults_and_lists_the_others(tmp_path: Path) -> None:
+    """Only one weak test is run, which uses literal globs and no stars."""
     weak = tmp_path / "test_globs_weakly.py"
     weak.write_text(
-        "from assent.domain.globs import glob_matches\n\n\n"
+        "from assent.core.patterns.globs import glob_matches\n\n\n"
         "def test_literals() -> None:\n    assert glob_matches('a', 'a')\n    assert not glob_matches('a', 'b')\n"
     )
     command = [sys.executable, "-m", "tests.mutation", "--module", "globs.py", "--tests", str(weak)]

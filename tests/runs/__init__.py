@@ -1,1 +1,1 @@
-"""Tests of durable runs: what survives, what happens exactly once, and what people see."""
+"""Tests of durable runs: persistence, exactly-once steps and the web pages."""

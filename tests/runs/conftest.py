@@ -1,4 +1,4 @@
-"""A node that runs processes from a folder, on both databases."""
+"""Fixtures for a node that executes processes from a folder, on both databases."""
 
 import asyncio
 import textwrap
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from tests.support.nodes import Node, running_node
 
 IMPORTS = "import asyncio\nfrom pathlib import Path\nfrom assent import NotApproved, TaskFailed, process, task\n"
@@ -52,7 +52,7 @@ class Works:
         return await self.until(run_id, lambda run: run["state"] in {"done", "failed", "cancelled"})
 
     async def asked(self, run_id: str, count: int = 1) -> list[dict[str, Any]]:
-        """Wait until this many of its breakpoints are pending, and return them."""
+        """Wait until the run has at least this many pending breakpoints, and return them."""
         run = await self.until(run_id, lambda run: len(waiting(run)) >= count or run["state"] in {"failed", "done"})
         assert len(waiting(run)) >= count, run
         return waiting(run)

@@ -1,11 +1,11 @@
-"""Changed processes, files that move between nodes, and mistakes that a process can make."""
+"""Changed processes, files that move between nodes, and errors in processes."""
 
 import shutil
 from typing import Any
 
 import pytest
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from tests.runs.conftest import Works
 from tests.support.nodes import running_node
 
@@ -42,7 +42,7 @@ async def test_a_changed_process_is_reported_and_can_be_reverted(
     assert "process_changed" in await works.types(run_id)
 
 
-async def test_a_change_after_the_last_step_is_recorded_and_does_not_stop_the_run(works: Works) -> None:
+async def test_a_change_after_the_last_step_is_recorded_but_does_not_fail_the_run(works: Works) -> None:
     works.write("changing", ASKS.format(first="sleep(0)", question="Deploy A?"))
     run_id = await works.start("changing")
     (step,) = await works.asked(run_id)
@@ -68,7 +68,7 @@ async def test_a_change_after_the_last_step_is_recorded_and_does_not_stop_the_ru
         ("ctx.step_key", "RuntimeError", "inside a task"),
     ],
 )
-async def test_a_mistake_in_a_process_fails_its_run_with_a_clear_message(
+async def test_an_error_in_a_process_fails_its_run_with_a_clear_message(
     works: Works, body: str, error: str, said: str
 ) -> None:
     works.write("wrong", f"@process\nasync def wrong(inputs, ctx):\n    {body}\n")
@@ -114,7 +114,7 @@ async def test_files_are_stored_and_restored_on_another_node(works: Works, setti
     assert any("gone.md" in line["data"].get("message", "") for line in await works.journal(run_id))
 
 
-async def test_processes_are_found_and_a_broken_file_affects_no_other(works: Works) -> None:
+async def test_a_broken_process_file_does_not_affect_other_processes(works: Works) -> None:
     works.write("plain", "async def process(inputs, ctx):\n    'Says hello.'\n    return 'hello'\n")
     works.write("broken", "import nowhere_at_all\n")
     works.write("sync", "@process\ndef sync(inputs, ctx): ...\n")
@@ -164,7 +164,7 @@ async def test_a_run_continues_after_its_node_has_stopped(settings: Settings) ->
         assert (await works.ended(run_id))["output"] == [True, False]
 
 
-async def test_a_refused_start_says_what_is_available(works: Works) -> None:
+async def test_an_unknown_process_error_lists_the_available_processes(works: Works) -> None:
     works.write("known", "@process\nasync def known(inputs, ctx): ...\n")
     works.write("bad", "raise ValueError('on purpose')\n")
 
@@ -182,7 +182,7 @@ async def test_a_refused_start_says_what_is_available(works: Works) -> None:
     assert (await start({"process": "known", "agentId": "ci-1"}, limited))[0] == 201
 
 
-async def test_the_same_key_starts_one_run(works: Works) -> None:
+async def test_an_idempotency_key_starts_only_one_run(works: Works) -> None:
     works.write("once", "@process\nasync def once(inputs, ctx): ...\n")
     body, headers = {"process": "once", "inputs": {"a": 1}}, {"Idempotency-Key": "k1"}
     answers = [await works.node.call("POST", "/api/runs", works.agent, json=body, headers=headers) for _ in range(2)]
@@ -191,7 +191,7 @@ async def test_the_same_key_starts_one_run(works: Works) -> None:
     assert other.status_code == 422
 
 
-async def test_starters_cannot_decide_for_their_run_and_agents_see_only_their_own_runs(works: Works) -> None:
+async def test_starters_cannot_answer_their_runs_and_agents_see_only_their_own(works: Works) -> None:
     works.write("asking", "@process\nasync def asking(inputs, ctx):\n    return (await ctx.breakpoint('x')).approved\n")
     ann, other = await works.node.person("ann", "reviewer"), await works.node.token("agent", name="other")
     works.agent = ann

@@ -4,15 +4,15 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from assent.domain.canonical import sha256
-from assent.domain.runs import RunFile
-from assent.engine.processes import FolderOfProcesses
-from assent.engine.rundir import MOST_FILES, RunFolder
+from assent.core.canonical import sha256
+from assent.runs.model import RunFile
+from assent.runs.processes import FolderOfProcesses
+from assent.runs.workspace import MOST_FILES, RunFolder
 
 GOOD = "from assent import process\n@process\nasync def good(inputs, ctx): ...\n"
 
 
-def test_an_unreadable_file_affects_no_other_process(tmp_path: Path) -> None:
+def test_an_unreadable_file_does_not_affect_other_processes(tmp_path: Path) -> None:
     (tmp_path / "good.py").write_text(GOOD)
     (tmp_path / ".#good.py").symlink_to("somebody@somewhere.1234")
     (tmp_path / "gone.py").symlink_to("nowhere")
@@ -34,7 +34,7 @@ def _folder(place: Path, kept: Mapping[str, bytes], *, most: int = MOST_FILES) -
     return RunFolder(place, [RunFile(path, sha256(data), len(data)) for path, data in kept.items()], fetch, most=most)
 
 
-async def test_a_file_that_became_a_folder_does_not_stop_the_run(tmp_path: Path) -> None:
+async def test_a_file_replaced_by_a_folder_does_not_stop_the_run(tmp_path: Path) -> None:
     kept = {"out": b"first", "out/x": b"second", "other": b"third"}
     for place in (tmp_path / "same node", tmp_path / "another node"):
         if place.name == "same node":

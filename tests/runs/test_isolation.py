@@ -1,6 +1,7 @@
-"""Runs and everything that they store stay in their project."""
+"""Runs and their stored data are visible only in their project."""
 
-from assent.store.transaction import Transaction
+from assent.audit.store.retention import Retention
+from assent.db.transaction import Transaction
 from tests.runs.conftest import Works
 
 KEEPING = """
@@ -11,7 +12,7 @@ async def keeping(inputs, ctx):
 """
 
 
-async def test_a_run_does_not_exist_in_another_project(works: Works) -> None:
+async def test_a_run_is_invisible_to_other_projects(works: Works) -> None:
     admin = await works.node.token("admin")
     await works.node.call("POST", "/api/projects", admin, json={"id": "other"})
     there = await works.node.person("olga", "admin", project="other")
@@ -40,13 +41,13 @@ async def test_purging_a_run_keeps_the_files_of_other_projects(works: Works) -> 
     await works.ended(theirs)
 
     def use_case(tx: Transaction) -> list[str]:
-        tx.retention.purge_runs("other", [theirs])
+        tx[Retention].purge_runs("other", [theirs])
         return [row[0] for row in tx.session.all("SELECT project_id FROM assent_files", {})]
 
     assert await works.node.assent.database.write(use_case) == ["default"]
 
 
-async def test_a_list_is_paged_newest_first_without_contents(works: Works) -> None:
+async def test_the_run_list_is_paginated_newest_first_without_inputs_or_output(works: Works) -> None:
     works.write("keeping", KEEPING)
     runs = [await works.start("keeping", f"number {n}") for n in range(5)]
     found: list[str] = []

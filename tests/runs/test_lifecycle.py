@@ -1,11 +1,11 @@
-"""Runs from start to end: each task once, pauses without state in memory, and the journal."""
+"""Runs from start to end: tasks that run only once, pauses that keep no state in memory, and the journal."""
 
 from pathlib import Path
 
 from tests.runs.conftest import Works
 
 
-async def test_a_run_asks_waits_continues_and_ends(works: Works) -> None:
+async def test_a_run_continues_after_its_breakpoint_is_answered(works: Works) -> None:
     works.write(
         "deploy",
         """
@@ -88,7 +88,7 @@ async def test_tasks_and_breakpoints_run_concurrently(works: Works) -> None:
     assert [step["path"] for step in done["steps"]] == ["1.0.1", "1.1.1", "1.1.2", "1.2.1", "1.2.2"]
 
 
-async def test_a_task_is_retried_and_finally_fails(works: Works, tmp_path: Path) -> None:
+async def test_a_failing_task_is_retried_until_its_retries_are_exhausted(works: Works, tmp_path: Path) -> None:
     works.write(
         "trying",
         f"""
@@ -181,7 +181,7 @@ async def test_cancelling_a_run_cancels_its_breakpoints(works: Works) -> None:
     assert (await works.types(run_id))[-1] == "cancelled"
 
 
-async def test_sleep_time_and_log_are_the_same_after_each_pause(works: Works) -> None:
+async def test_times_and_log_lines_are_stable_across_pauses(works: Works) -> None:
     works.write(
         "times",
         """
@@ -245,7 +245,7 @@ async def test_require_raises_an_exception_for_a_rejection(works: Works) -> None
     assert (await works.ended(run_id))["output"] == ["Rejected", "No."]
 
 
-async def test_a_deadline_lets_the_run_continue(works: Works) -> None:
+async def test_a_run_continues_when_its_breakpoint_expires(works: Works) -> None:
     works.write(
         "hurried",
         """
@@ -258,7 +258,7 @@ async def test_a_deadline_lets_the_run_continue(works: Works) -> None:
     assert (await works.ended(await works.start("hurried")))["output"] == [False, "expired"]
 
 
-async def test_a_rule_lets_the_run_continue_at_once(works: Works) -> None:
+async def test_a_run_continues_immediately_when_a_rule_approves(works: Works) -> None:
     admin = await works.node.token("admin")
     rule = {"pattern": "confirm.*", "action": "auto-approve"}
     assert (await works.node.call("POST", "/api/rules", admin, json=rule)).status_code == 201
@@ -274,7 +274,7 @@ async def test_a_rule_lets_the_run_continue_at_once(works: Works) -> None:
     assert (await works.ended(await works.start("routine")))["output"] == [True, True]
 
 
-async def test_an_agent_receives_comments_while_it_waits_and_replies(works: Works) -> None:
+async def test_a_waiting_run_receives_comments_and_replies(works: Works) -> None:
     works.write(
         "listening",
         """

@@ -1,6 +1,6 @@
 """The SDK functions that work anywhere also work inside a run, as durable steps."""
 
-from assent.http.edge import MAX_BODY
+from assent.http.middleware import MAX_BODY
 from tests.runs.conftest import Works
 
 
@@ -57,7 +57,7 @@ async def test_a_gated_function_inside_a_process_asks_about_its_arguments(works:
     assert "Too much." in (await works.ended(refused))["output"]
 
 
-async def test_a_blocking_call_is_refused_with_its_async_alternative(works: Works) -> None:
+async def test_the_error_for_a_blocking_call_names_its_async_alternative(works: Works) -> None:
     works.write(
         "sync",
         """
@@ -72,7 +72,7 @@ async def test_a_blocking_call_is_refused_with_its_async_alternative(works: Work
     assert "abreakpoint" in failed["error"]["message"]
 
 
-async def test_a_result_in_a_run_is_readable_and_can_be_returned(works: Works) -> None:
+async def test_a_breakpoint_result_can_be_returned_from_a_run(works: Works) -> None:
     works.write(
         "returning",
         """
@@ -107,7 +107,7 @@ async def test_converting_a_rejection_to_a_dict_counts_as_reading_it(works: Work
     assert "unseen" not in await works.types(run_id)
 
 
-async def test_the_largest_payload_of_a_run_is_the_largest_of_the_api(works: Works) -> None:
+async def test_a_run_has_the_same_payload_limit_as_the_api(works: Works) -> None:
     works.write(
         "large",
         """

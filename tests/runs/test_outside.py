@@ -1,11 +1,12 @@
-"""What a run writes outside carries its mark, and the files it writes are attributed to it."""
+"""A run can mark its external writes, and the files that it declares are attributed to it."""
 
 from pathlib import Path
 
+from assent.runs.store import Runs
 from tests.runs.conftest import Works
 
 
-async def test_a_run_declares_its_writes_once_and_in_advance(works: Works, tmp_path: Path) -> None:
+async def test_declared_writes_are_recorded_once_and_in_advance(works: Works, tmp_path: Path) -> None:
     works.write(
         "writer",
         """
@@ -31,10 +32,10 @@ async def test_a_run_declares_its_writes_once_and_in_advance(works: Works, tmp_p
     paths = [str(link / "a.md"), str(folder / "a.md"), str(folder / "c.md")]
     assert [line["data"]["files"] for line in lines] == [paths], "a replay must not record the files again"
     found = await works.node.assent.database.read(
-        lambda tx: tx.runs.writers([*paths, "/other"], project="default", since=0)
+        lambda tx: tx[Runs].writers([*paths, "/other"], project="default", since=0)
     )
     assert found == dict.fromkeys(paths, run_id)
-    elsewhere = await works.node.assent.database.read(lambda tx: tx.runs.writers(paths, project="other", since=0))
+    elsewhere = await works.node.assent.database.read(lambda tx: tx[Runs].writers(paths, project="other", since=0))
     assert elsewhere == {}
 
 

@@ -1,4 +1,4 @@
-"""Concurrency: answers, cancellations and retries arrive while the worker executes a segment."""
+"""Concurrency: answers, cancellations and retries that arrive while a worker executes a segment."""
 
 import asyncio
 from typing import Any
@@ -41,7 +41,7 @@ async def test_no_answer_is_lost_when_many_arrive_at_once(works: Works) -> None:
         assert (types.count("asked"), types.count("answered"), types.count("done")) == (6, 6, 1)
 
 
-async def test_a_run_is_either_cancelled_or_done_and_leaves_no_breakpoint_waiting(works: Works) -> None:
+async def test_a_run_is_either_cancelled_or_done_and_leaves_no_breakpoint_pending(works: Works) -> None:
     works.write(
         "either",
         """
@@ -71,7 +71,7 @@ async def test_a_run_is_either_cancelled_or_done_and_leaves_no_breakpoint_waitin
         assert asked.json()["status"] in {"released", "cancelled"}
 
 
-async def test_a_failed_run_is_retried_once(works: Works) -> None:
+async def test_every_accepted_retry_is_recorded_exactly_once(works: Works) -> None:
     works.write("failing", "@process\nasync def failing(inputs, ctx):\n    await ctx.task(int, 'x')\n")
     run_id = await works.start("failing")
     await works.ended(run_id)
@@ -87,7 +87,7 @@ async def test_a_failed_run_is_retried_once(works: Works) -> None:
     assert types.count("failed") == types.count("retried") + (1 if run["state"] == "failed" else 0)
 
 
-async def test_asyncio_groups_work_if_everything_is_awaited_through_ctx(works: Works) -> None:
+async def test_asyncio_task_groups_work_when_they_await_only_ctx_calls(works: Works) -> None:
     works.write(
         "raw",
         """
@@ -123,7 +123,7 @@ async def test_a_run_is_limited_by_the_token_that_started_it(works: Works) -> No
     await works.asked(await works.start("limited", "safe.one"))
 
 
-async def test_a_missing_file_fails_the_run_and_not_the_worker(works: Works) -> None:
+async def test_a_missing_file_fails_the_run_but_not_the_worker(works: Works) -> None:
     works.write(
         "absent",
         """

@@ -2,13 +2,14 @@
 
 from typing import Any
 
-from assent.store.transaction import Transaction
+from assent.audit.usecases.retention import RetentionService
+from assent.db.transaction import Transaction
 from tests.runs.conftest import Works
 
 DAY = 24 * 3600 * 1_000_000
 
 
-async def test_an_old_run_is_purged_with_its_files_unless_it_is_on_hold(works: Works) -> None:
+async def test_an_old_run_is_purged_with_its_files_unless_on_legal_hold(works: Works) -> None:
     admin = await works.node.token("admin")
     works.write(
         "keeping",
@@ -47,7 +48,7 @@ async def test_an_old_run_is_purged_with_its_files_unless_it_is_on_hold(works: W
 
 
 async def purged(works: Works) -> int:
-    return await works.node.assent.database.write(works.node.assent.retention.purge_due)
+    return await works.node.assent.database.write(works.node.assent[RetentionService].purge_due)
 
 
 async def aged(works: Works, by: int) -> None:

@@ -1,18 +1,19 @@
-"""From a trigger event to a finished run, on a node that does everything by itself."""
+"""End to end, from a trigger event to a finished run, on a node with a worker."""
 
 from typing import Any
 
-from assent.domain.runs import Run
+from assent.runs.model import Run
+from assent.runs.store import Runs
 from tests.runs.conftest import Works
-from tests.services.triggering import arrived, come, source, trigger
 from tests.support.until import until
+from tests.triggers.usecases.triggering import arrived, come, source, trigger
 
 
 async def _started(works: Works) -> list[Run]:
-    return await works.node.assent.database.read(lambda tx: tx.runs.page("default", {}, before=None, limit=9))
+    return await works.node.assent.database.read(lambda tx: tx[Runs].page("default", {}, before=None, limit=9))
 
 
-async def test_an_event_starts_a_run_that_asks_a_person_and_ends(works: Works) -> None:
+async def test_an_event_starts_a_run_that_finishes_after_approval(works: Works) -> None:
     works.write(
         "fix",
         """
@@ -35,7 +36,7 @@ async def test_an_event_starts_a_run_that_asks_a_person_and_ends(works: Works) -
     await works.answer({"breakpointId": asked["id"]})
 
     async def ended() -> Run:
-        return await works.node.assent.database.read(lambda tx: tx.runs.get(run.id, project="default"))
+        return await works.node.assent.database.read(lambda tx: tx[Runs].get(run.id, project="default"))
 
     done = await until(ended, lambda found: found.ended)
     assert done.output == {"approved": True, "because": event_id, "mark": f"assent-run:{run.id}"}

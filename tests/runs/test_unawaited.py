@@ -1,4 +1,4 @@
-"""A call of ctx without `await` fails the run and names the line, and a misspelled argument never releases anything."""
+"""A ctx call without `await` fails the run and names the line; a misspelled argument never counts as an approval."""
 
 from pathlib import Path
 
@@ -69,15 +69,13 @@ async def test_nothing_runs_after_a_breakpoint_that_was_not_awaited(works: Works
         ('await ctx.breakpoint("")', 'return "DEPLOYED"'),
     ],
 )
-async def test_a_breakpoint_that_was_never_created_never_ends_a_run_as_done(
-    works: Works, lines: tuple[str, ...]
-) -> None:
+async def test_a_run_never_succeeds_if_its_breakpoint_was_not_created(works: Works, lines: tuple[str, ...]) -> None:
     works.write("forgets", _process(*lines))
     run = await works.ended(await works.start("forgets"))
     assert (run["state"], run.get("output")) == ("failed", None)
 
 
-async def test_a_condition_on_a_call_that_was_not_awaited_runs_no_branch(works: Works, tmp_path: Path) -> None:
+async def test_branching_on_an_unawaited_call_runs_neither_branch(works: Works, tmp_path: Path) -> None:
     deployed, skipped = tmp_path / "deployed", tmp_path / "skipped"
     works.write(
         "forgets",
@@ -94,7 +92,7 @@ async def test_a_condition_on_a_call_that_was_not_awaited_runs_no_branch(works: 
     assert not skipped.exists()
 
 
-async def test_calls_that_are_awaited_later_are_not_forgotten(works: Works) -> None:
+async def test_calls_that_are_awaited_later_do_not_fail_the_run(works: Works) -> None:
     works.write(
         "forgets",
         _process(
@@ -107,7 +105,7 @@ async def test_calls_that_are_awaited_later_are_not_forgotten(works: Works) -> N
     assert (await works.ended(await works.start("forgets")))["output"] == [1, 1, 1]
 
 
-async def test_a_breakpoint_can_be_written_as_one_object(works: Works) -> None:
+async def test_a_breakpoint_can_be_defined_by_a_single_dict(works: Works) -> None:
     works.write(
         "forgets",
         _process(

@@ -1,4 +1,4 @@
-"""Badly behaved processes: the run ends in any case, and other runs continue."""
+"""Misbehaving processes: their runs end, and other runs are not affected."""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ WELL = "@process\nasync def well(inputs, ctx):\n    return await ctx.task(len, '
         ("ctx.log('\\udcff', {'a': '\\udcff'}); raise NoText", "NoText"),
     ],
 )
-async def test_a_run_that_fails_badly_does_not_affect_the_next(works: Works, does: str, said: str) -> None:
+async def test_an_unusual_failure_does_not_affect_the_next_run(works: Works, does: str, said: str) -> None:
     works.write("well", WELL)
     works.write(
         "unruly",
@@ -80,7 +80,7 @@ async def test_a_process_that_catches_every_exception_does_not_block_others(work
     assert (await works.ended(run_id))["output"] is True
 
 
-async def test_nothing_of_a_run_stays_in_memory_when_it_pauses(works: Works, tmp_path: Path) -> None:
+async def test_a_paused_run_leaves_no_tasks_in_memory(works: Works, tmp_path: Path) -> None:
     works.write(
         "strays",
         f"""
@@ -177,7 +177,7 @@ async def test_an_answer_does_not_restart_a_task_that_is_running(works: Works, t
     run_id = await works.start("beside")
     (step,) = await works.asked(run_id)
     await works.answer(step)
-    # The job for the answer has finished, and left the run to the worker that is executing it.
+    # Wait until the job for the answer has finished and left the run to the worker that is executing it.
     while await _jobs(works, run_id) > 1:
         pass
     (tmp_path / "go").touch()
@@ -187,7 +187,7 @@ async def test_an_answer_does_not_restart_a_task_that_is_running(works: Works, t
 
 
 async def _jobs(works: Works, run_id: str) -> int:
-    """Return how many jobs of this run are unfinished."""
+    """Return the number of unfinished jobs for this run."""
     database = works.node.assent.database
     schema = "dbos." if database.dialect == "postgresql" else ""
     found = await database.fetch_page(f"SELECT workflow_uuid, status FROM {schema}workflow_status", {})
@@ -218,7 +218,7 @@ async def test_a_run_that_raises_another_exception_for_a_failed_task_can_be_retr
     assert (await works.until(run_id, lambda run: run["state"] == "done"))["output"] == "now"
 
 
-async def test_results_of_branches_are_unread_only_when_the_whole_continues(works: Works) -> None:
+async def test_only_branches_that_ignore_their_result_are_recorded_as_unread(works: Works) -> None:
     works.write(
         "branches",
         """

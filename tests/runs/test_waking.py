@@ -1,4 +1,4 @@
-"""Every event for a run is processed, no run is woken forever, and only the current worker may write."""
+"""Every event for a run is processed, no run is woken forever, and only the current worker can write."""
 
 import asyncio
 from collections.abc import Mapping
@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from assent.domain.runs import Line, RunState, Step, StepKind, StepState, Superseded
-from assent.engine.running import MOST_STARTS
-from assent.engine.worker import CONCURRENCY
-from assent.services.segments import Desk
-from assent.settings import Settings
-from assent.store.runs import SELECT_NEXT_DUE
-from assent.store.transaction import Transaction
+from assent.breakpoints.usecases.lifecycle import BreakpointService
+from assent.db.transaction import Transaction
+from assent.kernel.settings import Settings
+from assent.platform.worker import CONCURRENCY
+from assent.runs.model import Line, RunState, Step, StepKind, StepState, Superseded
+from assent.runs.runner import MOST_STARTS
+from assent.runs.store import SELECT_NEXT_DUE, Runs
+from assent.runs.usecases.leases import Desk
 from tests.runs.conftest import Works
 from tests.support.nodes import running_node
 
@@ -27,14 +28,14 @@ async def _rows(works: Works, statement: str) -> list[Any]:
 
 def _desk(works: Works) -> Desk:
     assent = works.node.assent
-    return Desk(assent.database, assent.breakpoints, assent.clock)
+    return Desk(assent.database, assent[BreakpointService], assent.clock)
 
 
 async def _wake_all(works: Works, *, after: int) -> int:
-    """Wake everything that is due by a later time, as the scheduler would."""
+    """Wake all runs that will be due by then, as the scheduler would."""
 
     def use_case(tx: Transaction) -> int:
-        return tx.runs.wake_due(tx.now() + after, limit=1000)
+        return tx[Runs].wake_due(tx.now() + after, limit=1000)
 
     return await works.node.assent.database.write(use_case)
 
@@ -86,10 +87,10 @@ async def test_recording_a_comment_does_not_discard_an_answer(works: Works) -> N
     await works.until(run_id, lambda run: run["state"] == "suspended")
 
     def use_case(tx: Transaction) -> StepState:
-        (stale,) = tx.runs.steps(run_id)
-        tx.runs.answered([step["breakpointId"]], now=tx.now())
-        tx.runs.heard(run_id, replace(stale, heard=1))
-        (after,) = tx.runs.steps(run_id)
+        (stale,) = tx[Runs].steps(run_id)
+        tx[Runs].answered([step["breakpointId"]], now=tx.now())
+        tx[Runs].heard(run_id, replace(stale, heard=1))
+        (after,) = tx[Runs].steps(run_id)
         assert after.heard == 1
         return after.state
 
@@ -126,11 +127,11 @@ async def test_a_comment_that_arrives_during_the_reply_to_another_is_processed(w
 
 async def _appears(path: Path) -> None:
     async with asyncio.timeout(20):
-        while not await asyncio.to_thread(path.exists):  # noqa: ASYNC110  # a file sends no notifications
+        while not await asyncio.to_thread(path.exists):  # noqa: ASYNC110  # a new file does not send a notification
             await asyncio.sleep(0.01)
 
 
-async def test_a_run_that_never_makes_progress_is_given_up(works: Works) -> None:
+async def test_a_run_that_never_makes_progress_fails_as_abandoned(works: Works) -> None:
     works.write("asking", ASKING)
     run_id = await works.start("asking")
     (step,) = await works.asked(run_id)
@@ -141,14 +142,14 @@ async def test_a_run_that_never_makes_progress_is_given_up(works: Works) -> None
         taken = await desk.take(run_id, mine=turn)
         assert taken is not None
         turn = taken.run.turn
-    await works.node.assent.database.write(lambda tx: tx.runs.abandon(now=tx.now()))
+    await works.node.assent.database.write(lambda tx: tx[Runs].abandon(now=tx.now()))
     failed = await works.ended(run_id)
     assert (failed["state"], failed["error"]["type"]) == ("failed", "Abandoned")
     asked = await works.node.call("GET", f"/api/breakpoints/{step['breakpointId']}", works.agent)
     assert asked.json()["status"] == "cancelled"
 
 
-async def test_only_the_latest_worker_of_a_run_may_write(works: Works) -> None:
+async def test_only_the_latest_worker_of_a_run_can_write(works: Works) -> None:
     works.write("asking", ASKING)
     run_id = await works.start("asking")
     await works.asked(run_id)

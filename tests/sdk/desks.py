@@ -1,4 +1,4 @@
-"""A local desk for tests: a folder, a clock that is set, and a person who says what the test wants."""
+"""A local desk for tests: a folder, a manual clock, and a person whose input the test scripts."""
 
 import io
 import json
@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from assent.domain.instants import SECOND
+from assent.core.timestamps import SECOND
 from assent.sdk.local import Desk, Outcome, ask
 from assent.sdk.local_terminal import NoAnswer
 
@@ -17,7 +17,7 @@ START = 1_800_000_000 * SECOND
 
 
 class Speaker:
-    """Says the lines one after the other, then nothing more."""
+    """Enters the lines one after the other, then reports the end of input."""
 
     def __init__(self, *lines: str) -> None:
         self.screen = io.StringIO()
@@ -42,14 +42,14 @@ class Speaker:
 
 @dataclass
 class Office:
-    """Asks at a desk in this folder."""
+    """Asks questions at a desk that stores its files in this folder."""
 
     folder: Path
     now: int = START
     people: list[Speaker] = field(default_factory=list[Speaker])
 
     def ask(self, *lines: str, person: Speaker | None = None, **payload: Any) -> Outcome:
-        """Ask, and have these lines said."""
+        """Ask a question and answer its prompts with these lines."""
         return self._ask(person or Speaker(*lines), payload)
 
     def ask_nobody(self, **payload: Any) -> Outcome:

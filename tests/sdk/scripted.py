@@ -1,4 +1,4 @@
-"""A server that says what it is told to, over a real socket."""
+"""A server that sends scripted responses over a real socket."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeAlias
 
 PATIENCE = 120.0
 RESET = None
-"""Instead of an answer: the connection is cut."""
+"""In place of a response: reset the connection."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Say:
 
 @dataclass(frozen=True)
 class Stream:
-    """Pieces sent one after the other; an event among them is waited for, and at the end the connection is closed."""
+    """Chunks to send before the connection is closed; an event among them pauses the stream until it is set."""
 
     pieces: Sequence[bytes | threading.Event]
     headers: Mapping[str, str] = field(default_factory=lambda: {"Content-Type": "text/event-stream"})
@@ -31,7 +31,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Hang:
-    """No answer; says when the client has come and when it has left."""
+    """Sends no response, and signals when the client connects and disconnects."""
 
     came: threading.Event = field(default_factory=threading.Event)
     left: threading.Event = field(default_factory=threading.Event)
@@ -44,7 +44,7 @@ class Hang:
 
 
 async def _heard(event: threading.Event) -> None:
-    # Not for ever: a loop that closes waits for its threads, and no timeout of a test ends that.
+    # With a timeout, because closing the loop waits for its threads, which no test timeout interrupts.
     assert await asyncio.to_thread(event.wait, PATIENCE)
 
 
@@ -66,7 +66,7 @@ class Scripted:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Says the next line of a script to each request."""
+    """Answers each request with the next response of the script."""
 
     protocol_version: ClassVar[str] = "HTTP/1.1"  # type: ignore[misc]
     lines: ClassVar[list[Line]]
@@ -112,20 +112,20 @@ class Handler(BaseHTTPRequestHandler):
             self.connection.recv(1)
         line.left.set()
 
-    do_GET = do_POST = do_PATCH = do_DELETE = answer  # noqa: N815  # the names http.server looks for
+    do_GET = do_POST = do_PATCH = do_DELETE = answer  # noqa: N815  # names required by http.server
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # its signature
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # signature of the base class
         del format, args
 
 
 class Server(ThreadingHTTPServer):
     request_queue_size = 1024
-    """Where it is short, the system turns away some of those who come together, and they may be too late."""
+    """With a short backlog, the system rejects some simultaneous connections, and their retries may come too late."""
 
 
 @contextlib.contextmanager
 def scripted(script: Sequence[Line]) -> Generator[Scripted, None, None]:
-    """Answer one request after the other as the script says; the last line is repeated."""
+    """Answer requests in the order of the script; its last response is repeated."""
     heard = list[Heard]()
     handler = type("Told", (Handler,), {"lines": list(script), "heard": heard})
     with Server(("127.0.0.1", 0), handler) as server:

@@ -1,4 +1,4 @@
-"""`@approve`: the function runs when this call of it was approved, and never otherwise."""
+"""`@approve`: the function runs only if this exact call was approved."""
 
 import asyncio
 import base64
@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from assent import AsyncAssent, approve, require_approval
-from assent.domain.instants import iso
-from assent.domain.receipts import Approval, Approver, Receipt, key_id, public_key, sign, spelt
+from assent.core.receipts import Approval, Approver, Receipt, key_id, public_key, sign, spelt
+from assent.core.timestamps import iso
+from assent.kernel.settings import Settings
 from assent.sdk.arguments import HIDDEN
 from assent.sdk.client import Assent
 from assent.sdk.errors import (
@@ -35,7 +36,6 @@ from assent.sdk.errors import (
 from assent.sdk.gating import Gate, gate_of
 from assent.sdk.receipts import content_digest
 from assent.sdk.values import Breakpoint, Summary
-from assent.settings import Settings
 from tests.sdk.scripted import Hang, Line, Say, scripted
 from tests.sdk.test_client import ID, WHOLE
 from tests.support.nodes import free_port, prepared, server
@@ -47,14 +47,14 @@ MICRO = 1_000_000
 
 @pytest.fixture(autouse=True)
 def _nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No server but the one a test names, and a journal of its own."""
+    """Remove the configured server, and use a separate journal."""
     for name in ("ASSENT_URL", "ASSENT_TOKEN", "ASSENT_AGENT_ID", "ASSENT_RECEIPT_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ASSENT_LOCAL_DIR", str(tmp_path / "local"))
 
 
 class Bank:
-    """Something that must not be done without an approval; knows what was done."""
+    """Makes payments that require approval, and records them."""
 
     def __init__(self) -> None:
         self.paid: list[tuple[Any, ...]] = []
@@ -78,9 +78,6 @@ class Bank:
         return pay
 
 
-# ── how it is written ──
-
-
 def nothing(amount: int, *rest: int, **more: int) -> None:
     raise AssertionError(amount, rest, more)
 
@@ -102,12 +99,14 @@ def nothing(amount: int, *rest: int, **more: int) -> None:
         ({"client": AsyncAssent("http://127.0.0.1:9", "t")}, TypeError),
     ],
 )
-def test_a_mistake_is_told_when_the_function_is_decorated(options: dict[str, Any], error: type[Exception]) -> None:
+def test_invalid_options_are_rejected_when_the_function_is_decorated(
+    options: dict[str, Any], error: type[Exception]
+) -> None:
     with pytest.raises(error):
         approve(**options)(nothing)
 
 
-def test_the_parentheses_cannot_be_forgotten() -> None:
+def test_using_approve_without_parentheses_raises_a_type_error() -> None:
     with pytest.raises(TypeError, match="parentheses"):
         approve(nothing)  # type: ignore[arg-type]
 
@@ -118,7 +117,7 @@ def test_only_functions_can_be_gated(what: Any) -> None:
         approve()(what)
 
 
-def test_a_gated_function_still_looks_like_itself() -> None:
+def test_a_gated_function_keeps_its_name_and_docstring() -> None:
     gated = approve()(nothing)
 
     assert (gated.__name__, gated.__doc__, gated.__wrapped__) == ("nothing", None, nothing)  # type: ignore[attr-defined]
@@ -140,7 +139,7 @@ def asked_of(**options: Any) -> dict[str, Any]:
     return gate.asked(gate.bind(5, "bob", 1, note="n")).body
 
 
-def test_people_are_shown_the_function_and_all_of_its_arguments() -> None:
+def test_reviewers_see_the_function_and_all_of_its_arguments() -> None:
     body = asked_of(ttl_seconds=60, tags=lambda amount, *_, **__: [f"over-{amount - 1}"], title="Pay {to}", risk="low")
     payload = body["payload"]
 
@@ -158,21 +157,18 @@ def test_the_former_name_of_ttl_seconds_is_still_accepted() -> None:
     assert asked_of(ttl=60)["ttlSeconds"] == asked_of(ttl_seconds=60)["ttlSeconds"] == 60
 
 
-def test_ttl_and_ttl_seconds_together_are_refused() -> None:
+def test_passing_both_ttl_and_ttl_seconds_is_rejected() -> None:
     with pytest.raises(TypeError, match="ttl_seconds"):
         asked_of(ttl=60, ttl_seconds=60)
 
 
-def test_who_asks_is_the_agent_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_agent_id_defaults_to_the_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ASSENT_AGENT_ID", "payer")
 
     assert asked_of()["agentId"] == "payer"
 
 
-# ── when nobody can be asked ──
-
-
-async def test_without_a_server_and_without_a_terminal_nothing_is_run() -> None:
+async def test_nothing_runs_without_a_server_or_a_terminal() -> None:
     bank = Bank()
 
     with pytest.raises(CannotAsk):
@@ -184,7 +180,7 @@ async def test_without_a_server_and_without_a_terminal_nothing_is_run() -> None:
     assert bank.paid == []
 
 
-async def test_a_server_out_of_reach_is_no_approval() -> None:
+async def test_an_unreachable_server_does_not_count_as_approval() -> None:
     bank, url = Bank(), f"http://127.0.0.1:{free_port()}"
 
     with Assent(url, "t", patience=0) as client, pytest.raises(Unreachable):
@@ -196,7 +192,7 @@ async def test_a_server_out_of_reach_is_no_approval() -> None:
 
 
 @pytest.mark.parametrize("said", [None, 0, "", "False", True])
-def test_only_a_plain_false_lets_a_call_go_by_unasked(said: Any) -> None:
+def test_only_a_literal_false_from_when_skips_the_approval(said: Any) -> None:
     bank = Bank()
 
     with pytest.raises(CannotAsk):
@@ -204,7 +200,7 @@ def test_only_a_plain_false_lets_a_call_go_by_unasked(said: Any) -> None:
     assert bank.paid == []
 
 
-async def test_a_call_that_needs_no_approval_is_run_at_once() -> None:
+async def test_a_call_that_needs_no_approval_runs_immediately() -> None:
     bank = Bank()
 
     def over_ten(amount: int, to: str, *, password: str) -> bool:
@@ -215,7 +211,7 @@ async def test_a_call_that_needs_no_approval_is_run_at_once() -> None:
     assert bank.paid == [(5, "ann", "s3cret"), (7, "bob", "s3cret")]
 
 
-def test_a_predicate_that_fails_is_no_excuse() -> None:
+def test_an_exception_in_the_predicate_blocks_the_call() -> None:
     bank = Bank()
 
     with pytest.raises(ZeroDivisionError):
@@ -223,12 +219,9 @@ def test_a_predicate_that_fails_is_no_excuse() -> None:
     assert bank.paid == []
 
 
-def test_arguments_that_do_not_fit_are_told_before_anybody_is_asked() -> None:
+def test_invalid_arguments_raise_before_a_breakpoint_is_created() -> None:
     with pytest.raises(TypeError, match="missing"):
         Bank().gated()(5)
-
-
-# ── against a server that says what it is told to ──
 
 
 def body_of(amount: int = 5, to: str = "ann") -> dict[str, Any]:
@@ -248,7 +241,7 @@ BANK = Bank()
 
 @dataclass
 class Court:
-    """What the server says after the question, all of it signed as it should be unless a test says otherwise."""
+    """The server's responses after the question, correctly signed unless a test changes them."""
 
     digest: str
     edits: dict[str, Any] | None = None
@@ -301,7 +294,7 @@ def court() -> Court:
 
 
 def tried(script: list[Line], error: type[Exception] | None = None) -> list[str]:
-    """Call it against the script; return the paths asked for."""
+    """Call the gated function against the script, and return the requested paths."""
     expectation: Any = pytest.raises(error) if error else contextlib.nullcontext()
     with scripted(script) as fake, Assent(fake.url, "t", patience=0) as client, expectation:
         gated(client)(5, "ann")
@@ -309,7 +302,7 @@ def tried(script: list[Line], error: type[Exception] | None = None) -> list[str]
     return [heard.path for heard in fake.heard]
 
 
-def test_the_receipt_is_fetched_checked_and_used_before_the_function_runs(court: Court) -> None:
+def test_the_receipt_is_fetched_verified_and_consumed_before_the_function_runs(court: Court) -> None:
     assert tried(court.script())[2:] == [
         f"/api/breakpoints/{ID}/receipt",
         "/api/receipts/keys",
@@ -318,7 +311,7 @@ def test_the_receipt_is_fetched_checked_and_used_before_the_function_runs(court:
     assert BANK.paid == [(5, "ann", "s3cret")]
 
 
-def test_edits_that_the_receipt_carries_too_are_run(court: Court) -> None:
+def test_edits_confirmed_by_the_receipt_are_applied(court: Court) -> None:
     court.edits = {"amount": 3}
     tried(court.script())
 
@@ -326,72 +319,74 @@ def test_edits_that_the_receipt_carries_too_are_run(court: Court) -> None:
 
 
 @pytest.mark.parametrize("edits", [{"to": "eve"}, {"amount": "5"}, {"amount": 3, "password": "x"}, {"nothing": 1}])
-def test_edits_of_anything_else_are_refused_and_no_receipt_is_used(court: Court, edits: dict[str, Any]) -> None:
+def test_edits_of_other_arguments_are_rejected_without_consuming_the_receipt(
+    court: Court, edits: dict[str, Any]
+) -> None:
     court.edits = edits
 
     assert len(tried(court.script(), ArgumentsRefused)) == 2
 
 
-def test_a_receipt_for_other_arguments_is_refused(court: Court) -> None:
+def test_a_receipt_for_different_arguments_is_rejected(court: Court) -> None:
     court.digest = content_digest(body_of(amount=6), project="default")
 
     assert "/api/receipts/consume" not in tried(court.script(), ReceiptMismatch)
 
 
-def test_a_receipt_for_other_changes_is_refused(court: Court) -> None:
+def test_a_receipt_for_different_edits_is_rejected(court: Court) -> None:
     court.edits = {"amount": 3}
     other = replace(court, edits={"amount": 4}).receipt()
 
     assert "/api/receipts/consume" not in tried(court.script(other), ReceiptMismatch)
 
 
-def test_a_receipt_that_was_altered_is_refused(court: Court) -> None:
+def test_a_tampered_receipt_is_rejected(court: Court) -> None:
     good = court.receipt()
     altered = replace(good, approval=replace(good.approval, nonce="0" * 64))
 
     assert "/api/receipts/consume" not in tried(court.script(altered), InvalidReceipt)
 
 
-def test_a_receipt_by_somebody_else_is_refused(court: Court) -> None:
+def test_a_receipt_signed_by_an_unknown_key_is_rejected(court: Court) -> None:
     court.seed = b"x" * 32
 
     assert "/api/receipts/consume" not in tried(court.script(), InvalidReceipt)
 
 
-def test_a_pinned_key_is_believed_and_the_servers_word_is_not(court: Court, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pinned_key_overrides_the_keys_from_the_server(court: Court, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ASSENT_RECEIPT_KEY", spelt(public_key(b"x" * 32)))
 
     assert len(tried(court.script(), InvalidReceipt)) == 3
 
 
-def test_a_receipt_that_has_expired_is_refused(court: Court) -> None:
+def test_an_expired_receipt_is_rejected(court: Court) -> None:
     court.lasts = -500
 
     assert "/api/receipts/consume" not in tried(court.script(), ReceiptExpired)
 
 
-def test_a_receipt_that_was_used_is_refused(court: Court) -> None:
+def test_a_consumed_receipt_is_rejected(court: Court) -> None:
     used = Say(409, {"code": "receipt_used", "detail": "Used."})
 
     tried([*court.script()[:4], used], ReceiptUsed)
 
 
 @pytest.mark.parametrize("place", [2, 3, 4])
-def test_a_server_that_gives_no_receipt_gives_no_approval(court: Court, place: int) -> None:
+def test_a_missing_receipt_does_not_count_as_approval(court: Court, place: int) -> None:
     script = court.script()
     script[place] = Say(404, {"code": "not_found", "detail": "No."})
 
     tried(script, AssentError)
 
 
-def test_a_server_that_keeps_something_else_gives_no_approval(court: Court) -> None:
+def test_a_different_digest_from_the_server_does_not_count_as_approval(court: Court) -> None:
     script = court.script()
     script[0] = Say(201, WHOLE | {"digest": "0" * 64})
 
     tried(script, DigestMismatch)
 
 
-async def test_who_cancels_an_awaited_call_takes_the_question_back() -> None:
+async def test_cancelling_an_awaited_call_cancels_its_breakpoint() -> None:
     hang, bank = Hang(), Bank()
     with scripted([Say(201, WHOLE), hang, Say(200, WHOLE | {"status": "cancelled"})]) as fake:
         async with AsyncAssent(fake.url, "t") as client:
@@ -405,9 +400,6 @@ async def test_who_cancels_an_awaited_call_takes_the_question_back() -> None:
     assert bank.paid == []
 
 
-# ── against a real server ──
-
-
 @dataclass
 class House:
     url: str
@@ -419,7 +411,7 @@ class House:
             agent.cancel(asked.id)
 
     async def answer(self, gate: str, act: Callable[[Breakpoint], object]) -> None:
-        """Do what a reviewer does once the question is there."""
+        """Wait for the question, then act as its reviewer."""
 
         async def look() -> list[Summary]:
             return (await asyncio.to_thread(self.reviewer.list, gate=gate, status="waiting")).items
@@ -443,7 +435,7 @@ def at_home(house: House, monkeypatch: pytest.MonkeyPatch) -> House:
     return house
 
 
-async def test_an_approved_call_is_run_with_its_arguments_sync_and_async(at_home: House) -> None:
+async def test_an_approved_call_runs_with_its_arguments_sync_and_async(at_home: House) -> None:
     bank = Bank()
 
     def yes(asked: Breakpoint) -> None:
@@ -459,7 +451,7 @@ async def test_an_approved_call_is_run_with_its_arguments_sync_and_async(at_home
     assert bank.paid == [(5, "ann", "s3cret")] * 2
 
 
-async def test_the_reviewers_changes_are_what_is_run(at_home: House) -> None:
+async def test_the_call_runs_with_the_reviewers_edits(at_home: House) -> None:
     bank = Bank()
     calling = asyncio.create_task(bank.gated_async(breakpoint_id="pay.edited", editable=("amount",))(5, "ann"))
     await at_home.answer("pay.edited", lambda asked: at_home.reviewer.approve(asked.id, edits={"amount": 3}))
@@ -474,7 +466,7 @@ async def test_the_reviewers_changes_are_what_is_run(at_home: House) -> None:
         (lambda house, asked: house.cancel(asked), Cancelled),
     ],
 )
-async def test_a_rejected_or_cancelled_call_is_not_run(
+async def test_a_rejected_or_cancelled_call_does_not_run(
     at_home: House, act: Callable[[House, Breakpoint], object], error: type[NotApproved]
 ) -> None:
     bank, gate = Bank(), f"pay.{error.code}"
@@ -488,7 +480,7 @@ async def test_a_rejected_or_cancelled_call_is_not_run(
 
 @pytest.mark.usefixtures("at_home")
 @pytest.mark.parametrize(("on_timeout", "error"), [("expire", Expired), ("reject", Rejected)])
-async def test_a_call_that_nobody_answers_in_time_is_not_run(on_timeout: str, error: type[NotApproved]) -> None:
+async def test_a_call_does_not_run_after_its_deadline(on_timeout: str, error: type[NotApproved]) -> None:
     bank = Bank()
 
     with pytest.raises(error):
@@ -496,7 +488,7 @@ async def test_a_call_that_nobody_answers_in_time_is_not_run(on_timeout: str, er
     assert bank.paid == []
 
 
-async def test_what_changes_its_argument_meanwhile_is_not_run(at_home: House) -> None:
+async def test_a_call_whose_argument_changed_during_the_review_does_not_run(at_home: House) -> None:
     files, removed = ["a.txt"], list[str]()
 
     @approve("Remove {paths}?", breakpoint_id="rm", agent_id="a")
@@ -515,7 +507,7 @@ async def test_what_changes_its_argument_meanwhile_is_not_run(at_home: House) ->
     assert removed == []
 
 
-async def test_the_receipt_of_a_call_that_was_run_cannot_be_used_again(at_home: House) -> None:
+async def test_the_receipt_of_a_completed_call_cannot_be_reused(at_home: House) -> None:
     bank = Bank()
     calling = asyncio.create_task(bank.gated_async(breakpoint_id="pay.once")(5, "ann"))
     await at_home.answer("pay.once", lambda asked: at_home.reviewer.approve(asked.id))
@@ -529,7 +521,7 @@ async def test_the_receipt_of_a_call_that_was_run_cannot_be_used_again(at_home: 
             await agent.consume_receipt(receipt)
 
 
-def test_with_a_pinned_receipt_key_nobody_at_this_terminal_approves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_approvals_are_disabled_by_a_pinned_receipt_key(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ASSENT_URL", "ASSENT_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ASSENT_RECEIPT_KEY", base64.b64encode(bytes(range(32))).decode())

@@ -1,4 +1,4 @@
-"""What a person is shown of a call, and what it is run with afterwards."""
+"""Tests of the arguments that reviewers see, and of those that the call runs with."""
 
 import dataclasses
 import decimal
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.domain.canonical import canonical, strict_loads
+from assent.core.canonical import canonical, strict_loads
 from assent.sdk.arguments import DEEPEST, HIDDEN, LONGEST_WORD, Call, Template, described, digest
 from assent.sdk.errors import ArgumentsRefused, InvalidRequest
 from assent.sdk.values import BreakpointResult
@@ -70,16 +70,13 @@ def answer(edits: dict[str, Any] | None = None, *others: dict[str, Any] | None) 
     )
 
 
-# ── what is shown ──
-
-
 @given(JSON)
-def test_json_is_shown_as_it_is(value: Any) -> None:
+def test_json_arguments_are_shown_unchanged(value: Any) -> None:
     assert canonical(described(value)) == canonical(value)
 
 
 @given(ANY)
-def test_whatever_is_shown_is_json_that_the_server_takes(value: Any) -> None:
+def test_displayed_json_is_accepted_by_the_server(value: Any) -> None:
     shown = described(value)
 
     assert canonical(strict_loads(json.dumps(shown, allow_nan=False).encode())) == canonical(shown)
@@ -100,7 +97,7 @@ def test_whatever_is_shown_is_json_that_the_server_takes(value: Any) -> None:
         {1: "a"},
     ],
 )
-def test_what_is_no_json_is_shown_with_its_type(value: Any) -> None:
+def test_values_that_are_not_json_are_shown_with_their_type(value: Any) -> None:
     shown = described(value)
 
     assert shown["type"] == f"{type(value).__module__}.{type(value).__qualname__}"
@@ -122,18 +119,18 @@ def test_what_is_no_json_is_shown_with_its_type(value: Any) -> None:
         (Opaque(password="s3cret"),),
     ],
 )
-def test_what_is_to_be_hidden_is_hidden_inside_of_others_too(value: Any) -> None:
+def test_hidden_arguments_are_also_hidden_in_nested_values(value: Any) -> None:
     found = call(hide=("password",), options=value)
 
     assert "s3cret" not in json.dumps(found.shown)
     assert HIDDEN in json.dumps(found.shown)
 
 
-def test_a_hidden_argument_is_named_and_not_shown() -> None:
+def test_a_hidden_argument_shows_its_name_but_not_its_value() -> None:
     assert call(hide=("password",), user="ann", password="s3cret").shown == {"user": "ann", "password": HIDDEN}
 
 
-def test_the_digest_tells_calls_apart_and_nothing_of_what_is_hidden() -> None:
+def test_the_digest_distinguishes_calls_but_ignores_hidden_values() -> None:
     one, other = call(hide=("pin",), to="ann", pin=1), call(hide=("pin",), to="ann", pin=2)
 
     assert digest("f", one.shown) == digest("f", other.shown)
@@ -141,7 +138,7 @@ def test_the_digest_tells_calls_apart_and_nothing_of_what_is_hidden() -> None:
     assert digest("f", one.shown) != digest("f", call(hide=("pin",), to="bob", pin=1).shown)
 
 
-def test_what_is_nested_too_deep_or_in_itself_is_refused() -> None:
+def test_deeply_nested_or_circular_values_are_rejected() -> None:
     within: list[Any] = []
     within.append(within)
     deep: Any = 1
@@ -153,7 +150,7 @@ def test_what_is_nested_too_deep_or_in_itself_is_refused() -> None:
             call(value=value)
 
 
-def test_an_argument_that_cannot_be_described_stops_the_call() -> None:
+def test_a_failing_repr_stops_the_call() -> None:
     class Broken:
         def __repr__(self) -> str:
             raise RuntimeError
@@ -162,11 +159,8 @@ def test_an_argument_that_cannot_be_described_stops_the_call() -> None:
         call(value=Broken())
 
 
-# ── what it is run with ──
-
-
 @given(values=st.dictionaries(st.sampled_from("abc"), ANY), edits=st.none() | st.just({}))
-def test_without_edits_a_call_runs_with_the_very_arguments_it_was_asked_about(
+def test_without_edits_a_call_runs_with_its_original_argument_objects(
     values: dict[str, Any], edits: dict[str, Any] | None
 ) -> None:
     found = call(**values).released(answer(edits)).arguments
@@ -176,7 +170,7 @@ def test_without_edits_a_call_runs_with_the_very_arguments_it_was_asked_about(
 
 
 @given(before=JSON, after=JSON)
-def test_an_edit_is_taken_exactly_when_it_has_the_type_of_what_it_replaces(before: Any, after: Any) -> None:
+def test_an_edit_is_accepted_only_if_it_has_the_original_type(before: Any, after: Any) -> None:
     asked = call(editable=("value",), value=before, other=1)
     fits = type(after) is type(before) or (type(before) is float and type(after) is int)
 
@@ -189,7 +183,7 @@ def test_an_edit_is_taken_exactly_when_it_has_the_type_of_what_it_replaces(befor
 
 
 @given(edits=st.dictionaries(st.sampled_from(["amount", "to", "note", "self", ""]), JSON, min_size=1))
-def test_nothing_but_what_was_offered_can_be_edited(edits: dict[str, Any]) -> None:
+def test_only_editable_arguments_can_be_edited(edits: dict[str, Any]) -> None:
     asked = call(editable=("amount",), amount=5, to="ann")
     allowed = set(edits) == {"amount"} and type(edits["amount"]) is int
 
@@ -201,18 +195,18 @@ def test_nothing_but_what_was_offered_can_be_edited(edits: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize(("before", "after"), [(True, 1), (1, True), (1, 1.0), ("1", 1), (None, "x"), ([], {})])
-def test_values_that_are_equal_or_look_alike_are_not_of_one_type(before: Any, after: Any) -> None:
+def test_equal_values_of_different_types_are_rejected(before: Any, after: Any) -> None:
     with pytest.raises(ArgumentsRefused, match="type"):
         call(editable=("value",), value=before).released(answer({"value": after}))
 
 
 @pytest.mark.parametrize("value", [decimal.Decimal(5), (1, 2), Colour.RED, {"password": "x"}, Login("a", "b"), {1: 2}])
-def test_what_a_reviewer_could_not_write_is_not_offered(value: Any) -> None:
+def test_values_that_a_reviewer_cannot_enter_are_not_editable(value: Any) -> None:
     assert call(editable=("value",), hide=("password",), value=value).editable == ()
 
 
 @pytest.mark.parametrize("others", [[None], [{}], [{"amount": 4}]])
-def test_changes_that_not_all_who_approved_have_made_are_refused(others: list[dict[str, Any] | None]) -> None:
+def test_edits_that_differ_between_approvers_are_rejected(others: list[dict[str, Any] | None]) -> None:
     asked = call(editable=("amount",), amount=5)
 
     assert asked.released(answer({"amount": 3}, {"amount": 3})).arguments == {"amount": 3}
@@ -221,7 +215,7 @@ def test_changes_that_not_all_who_approved_have_made_are_refused(others: list[di
 
 
 @pytest.mark.parametrize("hide", [(), ("items",)])
-def test_what_was_changed_while_people_were_asked_is_not_run(hide: tuple[str, ...]) -> None:
+def test_a_call_does_not_run_if_its_arguments_changed_during_the_review(hide: tuple[str, ...]) -> None:
     items = ["a.txt"]
     asked = call(hide=hide, items=items)
     items.append("b.txt")
@@ -230,7 +224,7 @@ def test_what_was_changed_while_people_were_asked_is_not_run(hide: tuple[str, ..
         asked.released(answer())
 
 
-def test_an_argument_that_turns_true_into_one_has_changed() -> None:
+def test_changing_true_to_one_counts_as_a_change() -> None:
     flags: list[Any] = [True]
     asked = call(flags=flags)
     flags[0] = 1
@@ -239,14 +233,11 @@ def test_an_argument_that_turns_true_into_one_has_changed() -> None:
         asked.released(answer())
 
 
-# ── the question ──
-
-
 def filled(text: str, /, *, hide: tuple[str, ...] = (), **values: Any) -> str:
     return Template(text, names=list(values), hide=hide).filled(call(hide=hide, **values))
 
 
-def test_a_question_says_what_the_arguments_are() -> None:
+def test_a_question_template_is_filled_with_the_arguments() -> None:
     assert filled("Pay {amount:.2f} to {to!r}? {{}}", amount=decimal.Decimal(5), to="ann") == "Pay 5.00 to 'ann'? {}"
     assert filled("Sign in {who.user} with {options[level]}?", who=Login("ann", "x"), options={"level": 3}) == (
         "Sign in ann with 3?"
@@ -254,18 +245,18 @@ def test_a_question_says_what_the_arguments_are() -> None:
 
 
 @pytest.mark.parametrize("text", ["{amout}", "{}", "{0}", "{amount:{width}}", "{amount.real.x[", "{"])
-def test_a_question_about_something_else_is_refused_when_it_is_written(text: str) -> None:
+def test_a_template_with_unknown_placeholders_is_rejected_when_it_is_defined(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         Template(text, names=["amount"], hide=())
 
 
 @pytest.mark.parametrize("text", ["{password}", "{login.password}", "{login[password]}", "{login.x[password]}"])
-def test_a_question_names_nothing_that_is_hidden(text: str) -> None:
+def test_a_template_cannot_refer_to_hidden_arguments(text: str) -> None:
     with pytest.raises(ValueError, match="hidden"):
         Template(text, names=["password", "login"], hide=("password",))
 
 
-def test_a_question_shows_nothing_that_is_hidden_inside() -> None:
+def test_a_question_does_not_reveal_nested_hidden_values() -> None:
     said = filled(
         "{a} {b} {c}", hide=("password",), a={"password": "s3cret"}, b=Login("x", "s3cret"), c=[{"password": 1}]
     )
@@ -275,7 +266,7 @@ def test_a_question_shows_nothing_that_is_hidden_inside() -> None:
 
 
 @given(st.text())
-def test_an_argument_adds_no_lines_no_fields_and_no_end_to_a_question(value: str) -> None:
+def test_arguments_cannot_add_lines_fields_or_unlimited_text_to_a_question(value: str) -> None:
     said = filled("Send {text}?", text=value)
 
     assert said.isprintable() or all(char.isprintable() or char == "\xa0" or char.isspace() for char in said)

@@ -1,4 +1,4 @@
-"""The async client: every call of the sync one, over real sockets, and nothing left open by whoever leaves."""
+"""The async client over real sockets: the same calls as the sync client, and no open connection after cancelling."""
 
 import asyncio
 import contextlib
@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from assent.kernel.settings import Settings
 from assent.sdk.aio import AsyncAssent
 from assent.sdk.calls import Calls
 from assent.sdk.client import Assent
@@ -25,7 +26,6 @@ from assent.sdk.errors import (
     Unreachable,
 )
 from assent.sdk.values import Event, Feedback
-from assent.settings import Settings
 from tests.sdk.scripted import RESET, Hang, Say, Stream, scripted
 from tests.sdk.test_client import DRAINING, ID, RELEASED, UNAVAILABLE, WAITING, WHOLE
 from tests.sdk.test_rules import TESTED, lines, progress, result
@@ -40,12 +40,12 @@ def public(client: type) -> set[str]:
     return {name for name, _ in inspect.getmembers(client, inspect.isfunction) if not name.startswith("_")}
 
 
-def test_both_clients_offer_every_call_and_the_same_ones() -> None:
+def test_both_clients_offer_the_same_calls() -> None:
     assert public(Assent) == public(AsyncAssent) == set(CALLS) | SPECIAL
 
 
 @pytest.mark.parametrize("name", [*CALLS, "stream", "close", "__init__"])
-def test_a_call_takes_the_same_arguments_on_both_clients(name: str) -> None:
+def test_a_call_has_the_same_signature_on_both_clients(name: str) -> None:
     def parameters(client: type) -> list[inspect.Parameter]:
         return list(inspect.signature(getattr(client, name)).parameters.values())
 
@@ -54,12 +54,12 @@ def test_a_call_takes_the_same_arguments_on_both_clients(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_call_is_awaited_on_the_async_client_only(name: str) -> None:
+def test_calls_are_coroutines_only_on_the_async_client(name: str) -> None:
     assert asyncio.iscoroutinefunction(getattr(AsyncAssent, name))
     assert not inspect.iscoroutinefunction(getattr(Assent, name))
 
 
-async def test_a_wait_outlives_a_drain_a_cut_connection_and_a_proxy_without_a_server() -> None:
+async def test_a_wait_survives_draining_a_reset_connection_and_a_503() -> None:
     with scripted([DRAINING, RESET, UNAVAILABLE, Say(200, RELEASED)]) as fake:
         async with AsyncAssent(fake.url, "t") as assent:
             found = await assent.wait(ID)
@@ -68,7 +68,7 @@ async def test_a_wait_outlives_a_drain_a_cut_connection_and_a_proxy_without_a_se
     assert len(fake.heard) == 4
 
 
-async def test_a_create_that_has_to_be_repeated_keeps_its_key() -> None:
+async def test_a_retried_create_reuses_its_idempotency_key() -> None:
     with scripted([RESET, UNAVAILABLE, Say(201, WHOLE)]) as fake:
         async with AsyncAssent(fake.url, "t") as assent:
             await assent.create("Shall I?", agent_id="a")
@@ -78,7 +78,7 @@ async def test_a_create_that_has_to_be_repeated_keeps_its_key() -> None:
 
 
 @pytest.mark.parametrize("call", ["create", "cancel"])
-async def test_who_is_too_fast_is_heard_after_the_time_the_server_names(call: str) -> None:
+async def test_a_rate_limited_request_is_retried_after_the_requested_delay(call: str) -> None:
     told: list[str] = []
     slow = Say(429, {"code": "rate_limited", "detail": "Slowly."}, {"Retry-After": "0"})
     with scripted([slow, Say(200, WHOLE)]) as fake:
@@ -89,7 +89,7 @@ async def test_who_is_too_fast_is_heard_after_the_time_the_server_names(call: st
     assert told == ["the server returned status 429"]
 
 
-async def test_nobody_there_is_unreachable() -> None:
+async def test_a_refused_connection_raises_unreachable() -> None:
     async with AsyncAssent(f"http://127.0.0.1:{free_port()}", "t", patience=0) as assent:
         with pytest.raises(Unreachable):
             await assent.get(ID)
@@ -109,7 +109,7 @@ async def test_a_cancelled_wait_closes_its_request() -> None:
     assert len(fake.heard) == 1
 
 
-async def test_after_a_cancelled_wait_the_client_goes_on() -> None:
+async def test_the_client_remains_usable_after_a_cancelled_wait() -> None:
     hang = Hang()
     with scripted([hang, Say(200, WHOLE)]) as fake:
         async with AsyncAssent(fake.url, "t") as assent:
@@ -121,7 +121,7 @@ async def test_after_a_cancelled_wait_the_client_goes_on() -> None:
             assert (await assent.get(ID)).id == ID
 
 
-async def test_a_hundred_waits_share_a_client_without_waiting_for_each_other() -> None:
+async def test_concurrent_waits_on_one_client_do_not_block_each_other() -> None:
     hangs = [Hang() for _ in range(150)]
     with scripted([*hangs, Say(200, WHOLE)]) as fake:
         async with AsyncAssent(fake.url, "t") as assent:
@@ -134,7 +134,7 @@ async def test_a_hundred_waits_share_a_client_without_waiting_for_each_other() -
             await asyncio.gather(*waits, return_exceptions=True)
 
 
-async def test_a_server_that_answers_in_pieces_is_waited_for() -> None:
+async def test_a_response_that_arrives_in_chunks_is_read_completely() -> None:
     go_on, whole = threading.Event(), json.dumps(WHOLE).encode()
     pieces: list[bytes | threading.Event] = [whole[:40], go_on, whole[40:]]
     with scripted([Stream(pieces, {"Content-Length": str(len(whole)), "Content-Type": "application/json"})]) as fake:
@@ -145,7 +145,7 @@ async def test_a_server_that_answers_in_pieces_is_waited_for() -> None:
             assert (await reading).id == ID
 
 
-async def test_a_server_that_breaks_off_in_its_answer_is_asked_again() -> None:
+async def test_a_truncated_response_is_retried() -> None:
     whole = json.dumps(WHOLE).encode()
     broken = Stream([whole[:40]], {"Content-Length": str(len(whole)), "Content-Type": "application/json"})
     with scripted([broken, Say(200, WHOLE)]) as fake:
@@ -155,7 +155,7 @@ async def test_a_server_that_breaks_off_in_its_answer_is_asked_again() -> None:
     assert len(fake.heard) == 2
 
 
-async def test_a_backtest_tells_how_far_it_is() -> None:
+async def test_a_backtest_reports_its_progress() -> None:
     told: list[tuple[int, int]] = []
     with scripted([RESET, lines(progress(4), progress(9), result())]) as fake:
         async with AsyncAssent(fake.url, "t") as assent:
@@ -164,13 +164,10 @@ async def test_a_backtest_tells_how_far_it_is() -> None:
     assert (found.matched, told) == (1, [(4, 9), (9, 9)])
 
 
-def test_a_line_may_hold_what_ends_a_line_elsewhere() -> None:
+def test_unicode_line_separators_do_not_split_a_line() -> None:
     tested = json.dumps({"result": TESTED | {"pattern": "a\u2028\x85b"}}, ensure_ascii=False).encode()
     with scripted([lines(tested)]) as fake, Assent(fake.url, "t") as assent:
         assert assent.backtest("x", on_progress=lambda *_: None).pattern == "a\u2028\x85b"
-
-
-# ── approvals ──
 
 
 def ended(status: str, decision: str | None = None, **more: Any) -> Say:
@@ -196,7 +193,7 @@ OUTCOMES = [
 
 
 @pytest.mark.parametrize(("answer", "error", "text"), OUTCOMES)
-def test_whatever_is_no_approval_raises(answer: Say, error: type[NotApproved], text: str) -> None:
+def test_any_outcome_except_approval_raises(answer: Say, error: type[NotApproved], text: str) -> None:
     with scripted([Say(201, WHOLE), answer]) as fake, Assent(fake.url, "t") as assent:
         with pytest.raises(error, match=text) as raised:
             assent.require_approval("Shall I?", agent_id="a")
@@ -204,14 +201,16 @@ def test_whatever_is_no_approval_raises(answer: Say, error: type[NotApproved], t
 
 
 @pytest.mark.parametrize(("answer", "error", "text"), OUTCOMES)
-async def test_whatever_is_no_approval_raises_when_awaited(answer: Say, error: type[NotApproved], text: str) -> None:
+async def test_any_outcome_except_approval_raises_when_awaited(
+    answer: Say, error: type[NotApproved], text: str
+) -> None:
     with scripted([Say(201, WHOLE), answer]) as fake:
         async with AsyncAssent(fake.url, "t") as assent:
             with pytest.raises(error, match=text):
                 await assent.require_approval("Shall I?", agent_id="a")
 
 
-async def test_an_approval_is_returned_and_a_refusal_carries_its_result() -> None:
+async def test_an_approval_is_returned_and_a_rejection_includes_its_result() -> None:
     approved, rejected = ended("released", "approved", option="B"), ended("released", "rejected", respondedBy="ann")
     with scripted([Say(201, WHOLE), approved, Say(201, WHOLE), rejected]) as fake:
         async with AsyncAssent(fake.url, "t") as assent:
@@ -223,16 +222,13 @@ async def test_an_approval_is_returned_and_a_refusal_carries_its_result() -> Non
     assert raised.value.result.responded_by == "ann"
 
 
-def test_who_stops_waiting_has_no_approval() -> None:
+def test_a_timed_out_wait_does_not_count_as_approval() -> None:
     with (
         scripted([Say(201, WHOLE), Say(200, WAITING)]) as fake,
         Assent(fake.url, "t") as assent,
         pytest.raises(StillWaiting),
     ):
         assent.require_approval("Shall I?", agent_id="a", timeout=0)
-
-
-# ── the stream ──
 
 
 async def collected(events: AsyncIterator[Event]) -> list[int]:
@@ -251,7 +247,7 @@ CUT = [
 ]
 
 
-async def test_a_stream_is_taken_up_where_it_was_cut() -> None:
+async def test_a_disconnected_stream_resumes_after_the_last_event() -> None:
     with scripted(CUT) as fake, Assent(fake.url, "t") as assent:
         assert numbers(assent.stream(ID)) == [1, 2, 3, 4]
     with scripted(CUT) as again:
@@ -262,7 +258,7 @@ async def test_a_stream_is_taken_up_where_it_was_cut() -> None:
         assert [heard.headers["last-event-id"] for heard in one.heard] == ["0", "2", "2", "2"]
 
 
-async def test_an_event_is_there_as_soon_as_it_was_sent() -> None:
+async def test_an_event_is_delivered_as_soon_as_it_is_sent() -> None:
     go_on = threading.Event()
     with scripted([Stream([sse(event(1, "created")), go_on, sse(event(2, "released"))])]) as fake:
         async with AsyncAssent(fake.url, "t") as assent:
@@ -272,7 +268,7 @@ async def test_an_event_is_there_as_soon_as_it_was_sent() -> None:
             assert (first.type, await collected(stream)) == ("created", [2])
 
 
-async def test_a_stream_that_is_left_is_closed() -> None:
+async def test_leaving_a_stream_closes_its_connection() -> None:
     with scripted([Stream([sse(event(1)), threading.Event()]), Say(200, WHOLE)]) as fake:
         async with AsyncAssent(fake.url, "t") as assent:
             async with contextlib.aclosing(assent.stream(ID)) as events:
@@ -286,7 +282,7 @@ async def test_a_stream_that_is_left_is_closed() -> None:
     ("answer", "error"),
     [(Say(404, {"code": "not_found", "detail": "No."}), NotFound), (Say(200, b"<html>"), UnexpectedAnswer)],
 )
-async def test_a_stream_of_nothing_is_an_error(answer: Say, error: type[Exception]) -> None:
+async def test_a_response_that_is_not_an_event_stream_raises(answer: Say, error: type[Exception]) -> None:
     with scripted([answer]) as fake, Assent(fake.url, "t") as assent, pytest.raises(error):
         numbers(assent.stream(ID))
     with scripted([answer]) as fake:
@@ -295,10 +291,7 @@ async def test_a_stream_of_nothing_is_an_error(answer: Say, error: type[Exceptio
                 await collected(other.stream(ID))
 
 
-# ── against a real server ──
-
-
-async def test_waits_and_streams_do_not_notice_that_the_server_was_restarted(tmp_path: Path) -> None:
+async def test_waits_and_streams_survive_a_server_restart(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path / "data")
     agent_token, reviewer_token = await asyncio.to_thread(prepared, settings, "agent", "reviewer")
     port, noticed = free_port(), asyncio.Event()

@@ -1,4 +1,4 @@
-"""The one call: where it asks, and what it makes of its arguments."""
+"""`breakpoint` and `abreakpoint`: where they ask, and how they interpret their arguments."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ APPROVED = BreakpointResult(approved=True, status="released", auto=False, decisi
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No server, a folder of its own; pytest takes the terminal away."""
+    """Remove the server, and use a separate folder; under pytest there is no terminal."""
     for name in ("ASSENT_URL", "ASSENT_TOKEN", "ASSENT_AGENT_ID"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ASSENT_LOCAL_DIR", str(tmp_path / "local"))
@@ -27,7 +27,7 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 class Run:
-    """A run that remembers what it was asked."""
+    """A run that records its questions."""
 
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
@@ -46,7 +46,7 @@ def inside() -> Iterator[Run]:
 
 
 @pytest.mark.parametrize("name", ["ASSENT_URL", "ASSENT_TOKEN"])
-def test_a_server_is_asked_as_soon_as_one_is_named(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_server_is_used_as_soon_as_one_is_configured(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     assert not server_is_set()
     monkeypatch.setenv(name, "nonsense nonsense")
     assert server_is_set()
@@ -54,7 +54,7 @@ def test_a_server_is_asked_as_soon_as_one_is_named(monkeypatch: pytest.MonkeyPat
         breakpoints.breakpoint("Go?")
 
 
-async def test_inside_a_run_it_is_the_breakpoint_of_the_run(inside: Run) -> None:
+async def test_inside_a_run_abreakpoint_creates_a_breakpoint_of_the_run(inside: Run) -> None:
     assert await abreakpoint("Go?", tags=["a"], require=True) == APPROVED
     assert inside.asked[0]["question"] == "Go?"
     assert inside.asked[0]["tags"] == ["a"]
@@ -63,14 +63,14 @@ async def test_inside_a_run_it_is_the_breakpoint_of_the_run(inside: Run) -> None
         await abreakpoint("Go?", timeout=1)
 
 
-def test_inside_a_run_nothing_waits_without_the_run_knowing(inside: Run) -> None:
+def test_inside_a_run_the_blocking_breakpoint_call_is_rejected(inside: Run) -> None:
     with pytest.raises(RuntimeError, match="await"):
         breakpoints.breakpoint("Go?")
     assert inside.asked == []
 
 
 @pytest.mark.parametrize("require", [True, False])
-async def test_without_a_terminal_both_raise_cannot_ask(*, require: bool) -> None:
+async def test_both_calls_raise_cannot_ask_without_a_terminal(*, require: bool) -> None:
     with pytest.raises(CannotAsk, match="no terminal"):
         breakpoints.breakpoint("Go?", require=require)
     with pytest.raises(CannotAsk, match="no terminal"):
@@ -78,14 +78,14 @@ async def test_without_a_terminal_both_raise_cannot_ask(*, require: bool) -> Non
 
 
 @pytest.mark.parametrize("path", ["../x", "/etc/passwd", "missing.md"])
-def test_a_file_outside_or_missing_stops_before_anything_is_asked(path: str, tmp_path: Path) -> None:
+def test_missing_or_outside_files_are_rejected_before_asking(path: str, tmp_path: Path) -> None:
     for files in ({"files": [path]}, {"context": {"files": [{"path": path, "format": "text"}]}}):
         with pytest.raises(FileRefused):
             breakpoints.breakpoint("Go?", **cast("Any", files))
     assert not (tmp_path / "local").exists()
 
 
-def test_what_is_named_is_read_and_what_is_provided_stays(tmp_path: Path) -> None:
+def test_only_context_files_without_content_are_read(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = 1")
     given = {
         "runId": "r1",
@@ -97,7 +97,7 @@ def test_what_is_named_is_read_and_what_is_provided_stays(tmp_path: Path) -> Non
     assert said.get("payload") == {"cost": 1, "context": {"runId": "r1", "files": [given["files"][1]]}}
 
 
-def test_a_context_that_is_said_twice_must_be_the_same() -> None:
+def test_conflicting_contexts_are_rejected() -> None:
     with pytest.raises(InvalidRequest, match="twice"):
         breakpoints.breakpoint("Go?", context={"runId": "a"}, payload={"context": {"runId": "b"}})
 
@@ -105,7 +105,7 @@ def test_a_context_that_is_said_twice_must_be_the_same() -> None:
 @pytest.mark.parametrize(
     ("timeout", "ttl", "seconds"), [(None, None, None), (0.2, None, 1), (90, 60, 60), (30, 60, 30)]
 )
-def test_who_stops_waiting_at_a_terminal_ends_the_question(
+def test_the_shorter_of_timeout_and_ttl_limits_a_terminal_question(
     timeout: float | None, ttl: int | None, seconds: int | None
 ) -> None:
     body: dict[str, Any] = {"payload": {}}

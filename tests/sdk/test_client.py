@@ -1,4 +1,4 @@
-"""The client over real sockets: against a server that misbehaves on purpose, and against a real one that restarts."""
+"""The client over real sockets, with a scripted server that misbehaves and with a real server that restarts."""
 
 import threading
 from pathlib import Path
@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from assent.kernel.settings import Settings
 from assent.sdk import client as client_module
 from assent.sdk.client import Assent, BadAddress
 from assent.sdk.errors import NotFound, Unauthenticated, UnexpectedAnswer, Unreachable
-from assent.settings import Settings
 from tests.sdk.scripted import RESET, Say, scripted
 from tests.support.nodes import free_port, prepared, server
 
@@ -32,7 +32,7 @@ DRAINING = Say(200, WAITING, {"Retry-After": "0", "Connection": "close"})
 UNAVAILABLE = Say(503, {"code": "unavailable", "detail": "Stopping."}, {"Retry-After": "0"})
 
 
-def test_a_wait_outlives_a_drain_a_cut_connection_and_a_proxy_without_a_server() -> None:
+def test_a_wait_survives_draining_a_reset_connection_and_a_503() -> None:
     with scripted([DRAINING, RESET, UNAVAILABLE, Say(200, RELEASED)]) as fake, Assent(fake.url, "t") as assent:
         found = assent.wait(ID)
 
@@ -41,7 +41,7 @@ def test_a_wait_outlives_a_drain_a_cut_connection_and_a_proxy_without_a_server()
     assert all(heard.path == f"/api/breakpoints/{ID}/status?wait=25.000" for heard in fake.heard)
 
 
-def test_a_create_that_has_to_be_repeated_keeps_its_key() -> None:
+def test_a_retried_create_reuses_its_idempotency_key() -> None:
     with scripted([RESET, UNAVAILABLE, Say(201, WHOLE)]) as fake, Assent(fake.url, "t") as assent:
         assent.create("Shall I?", agent_id="a")
         assent.create("Shall I?", agent_id="a")
@@ -52,14 +52,14 @@ def test_a_create_that_has_to_be_repeated_keeps_its_key() -> None:
     assert len({heard.body for heard in fake.heard}) == 1
 
 
-def test_nobody_there_is_unreachable_and_says_where() -> None:
+def test_a_refused_connection_raises_unreachable_with_the_url() -> None:
     url = f"http://127.0.0.1:{free_port()}"
 
     with Assent(url, "t", patience=0) as assent, pytest.raises(Unreachable, match=url):
         assent.wait(ID)
 
 
-def test_trouble_is_told_to_whoever_wants_to_know() -> None:
+def test_connection_trouble_is_reported_to_the_callback() -> None:
     told: list[str] = []
     with scripted([UNAVAILABLE, Say(200, RELEASED)]) as fake, Assent(fake.url, "t", on_trouble=told.append) as assent:
         assent.wait(ID)
@@ -68,7 +68,7 @@ def test_trouble_is_told_to_whoever_wants_to_know() -> None:
 
 
 @pytest.mark.parametrize("answer", [Say(200, b"<html>"), Say(200, []), Say(302, b"", {"Location": "http://x/"})])
-def test_an_address_that_is_not_assent_is_told_so(answer: Say) -> None:
+def test_an_error_from_another_service_mentions_the_url_setting(answer: Say) -> None:
     with (
         scripted([answer]) as fake,
         Assent(fake.url, "t") as assent,
@@ -78,7 +78,7 @@ def test_an_address_that_is_not_assent_is_told_so(answer: Say) -> None:
     assert len(fake.heard) == 1
 
 
-def test_the_token_goes_as_a_bearer_and_a_refusal_is_not_repeated() -> None:
+def test_the_token_is_sent_as_bearer_and_a_401_is_not_retried() -> None:
     refused = Say(401, {"code": "unauthenticated", "detail": "No."})
     with scripted([refused]) as fake, Assent(fake.url, "secret") as assent, pytest.raises(Unauthenticated):
         assent.list(status=["waiting", "expired"], tag=["a"], limit=5)
@@ -94,7 +94,7 @@ DELIVERY: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_deliveries_are_listed_read_and_tried_again() -> None:
+def test_deliveries_can_be_listed_read_and_retried() -> None:
     attempt = {"n": 1, "at": "t1", "worker": "w", "milliseconds": 3, "status": 500, "error": "No."}
     said = [
         Say(200, {"items": [DELIVERY], "nextCursor": DLV}),
@@ -116,7 +116,7 @@ def test_deliveries_are_listed_read_and_tried_again() -> None:
     assert (revived.state, revived.next_attempt_at) == ("pending", "t3")
 
 
-def test_a_retry_that_may_have_arrived_is_not_sent_again() -> None:
+def test_a_delivery_retry_that_may_have_arrived_is_not_repeated() -> None:
     with scripted([RESET]) as fake, Assent(fake.url, "t") as assent, pytest.raises(Unreachable):
         assent.retry_delivery(DLV)
 
@@ -124,7 +124,7 @@ def test_a_retry_that_may_have_arrived_is_not_sent_again() -> None:
 
 
 @pytest.mark.parametrize("delivery_id", ["", "../tokens", "a/b", "x?y"])
-def test_what_cannot_be_the_id_of_a_delivery_is_not_sent(delivery_id: str) -> None:
+def test_an_invalid_delivery_id_is_rejected_without_a_request(delivery_id: str) -> None:
     with scripted([Say(200, DELIVERY)]) as fake, Assent(fake.url, "t") as assent:
         for call in (assent.delivery, assent.retry_delivery):
             with pytest.raises(NotFound, match="delivery"):
@@ -134,18 +134,18 @@ def test_what_cannot_be_the_id_of_a_delivery_is_not_sent(delivery_id: str) -> No
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "127.0.0.1:7373", "http://", "http://[::1"])
-def test_a_bad_address_is_refused_before_anything_is_sent(url: str) -> None:
+def test_an_invalid_server_url_is_rejected_before_any_request(url: str) -> None:
     with pytest.raises(BadAddress, match="ASSENT_URL"):
         Assent(url, "t")
 
 
 @pytest.mark.parametrize("token", ["two words", "nëw", "line\nbreak"])
-def test_a_token_that_cannot_be_one_is_refused(token: str) -> None:
+def test_a_malformed_token_is_rejected(token: str) -> None:
     with pytest.raises(BadAddress, match="ASSENT_TOKEN"):
         Assent(client_module.DEFAULT_URL, token)
 
 
-def test_a_wait_does_not_notice_that_the_server_was_restarted(tmp_path: Path) -> None:
+def test_a_wait_survives_a_server_restart(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path / "data")
     agent_token, reviewer_token = prepared(settings, "agent", "reviewer")
     port, noticed, ends = free_port(), threading.Event(), list[Any]()

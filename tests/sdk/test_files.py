@@ -1,4 +1,4 @@
-"""Context files: what may be read, and how it goes along."""
+"""Context files: which files can be read, and how they are sent."""
 
 import base64
 import os
@@ -19,19 +19,19 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_snapshot_is_the_bytes_of_the_file_under_its_relative_name(root: Path) -> None:
+def test_a_snapshot_contains_the_bytes_and_the_relative_path(root: Path) -> None:
     assert snapshot("sub/plan.md", root=root) == ContextFile("sub/plan.md", "markdown", b"# Plan\r\n")
 
 
 @pytest.mark.parametrize(
     "path", ["../secret.txt", "sub/../../secret.txt", "/etc/passwd", "", ".", "a\x00b", "sub", "no"]
 )
-def test_nothing_outside_and_nothing_that_is_no_file_is_read(root: Path, path: str) -> None:
+def test_paths_outside_the_root_and_non_files_are_rejected(root: Path, path: str) -> None:
     with pytest.raises(FileRefused):
         snapshot(path, root=root)
 
 
-def test_a_link_that_leaves_is_refused(root: Path, tmp_path: Path) -> None:
+def test_a_symlink_that_leaves_the_root_is_rejected(root: Path, tmp_path: Path) -> None:
     (root / "out.txt").symlink_to(tmp_path / "secret.txt")
     (root / "up").symlink_to(tmp_path)
 
@@ -40,20 +40,20 @@ def test_a_link_that_leaves_is_refused(root: Path, tmp_path: Path) -> None:
             snapshot(path, root=root)
 
 
-def test_a_link_that_stays_is_followed(root: Path) -> None:
+def test_a_symlink_within_the_root_is_followed(root: Path) -> None:
     (root / "in.md").symlink_to(root / "sub" / "plan.md")
 
     assert snapshot("in.md", root=root).content == b"# Plan\r\n"
 
 
-def test_a_pipe_is_refused_instead_of_waited_for(root: Path) -> None:
+def test_a_named_pipe_is_rejected_without_blocking(root: Path) -> None:
     os.mkfifo(root / "pipe")
 
     with pytest.raises(FileRefused, match="not a regular file"):
         snapshot("pipe", root=root)
 
 
-def test_a_file_past_the_limit_is_refused(root: Path) -> None:
+def test_a_file_above_the_size_limit_is_rejected(root: Path) -> None:
     with (root / "big.bin").open("wb") as file:
         file.truncate(MAX_FILE + 1)
 
@@ -74,23 +74,23 @@ def test_a_file_past_the_limit_is_refused(root: Path) -> None:
         ("Makefile", "text", None),
     ],
 )
-def test_the_ending_tells_the_format(name: str, format_: str, language: str | None) -> None:
+def test_the_file_extension_determines_the_format(name: str, format_: str, language: str | None) -> None:
     assert guess(Path(name)) == (format_, language)
 
 
-def test_a_given_format_wins_over_the_ending(root: Path) -> None:
+def test_an_explicit_format_overrides_the_file_extension(root: Path) -> None:
     assert snapshot("sub/plan.md", root=root, format="text").format == "text"
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"a\x00b"])
-def test_what_is_not_text_goes_as_base64(content: bytes) -> None:
+def test_binary_content_is_sent_as_base64(content: bytes) -> None:
     entry = ContextFile("x", "text", content).entry()
 
     assert base64.b64decode(entry["contentBase64"]) == content
     assert "content" not in entry
 
 
-def test_text_goes_as_text_byte_for_byte() -> None:
+def test_text_content_is_sent_unchanged() -> None:
     content = "\ufeffGrüße\r\n".encode()
 
     assert ContextFile("x", "text", content).entry()["content"].encode() == content

@@ -1,4 +1,4 @@
-"""A program that ends while it waits cancels its question at the server, whatever it called and in which thread."""
+"""A program that exits while waiting cancels its question on the server, regardless of the call and the thread."""
 
 import os
 import signal
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from assent.kernel.settings import Settings
 from assent.sdk.leaving import Questions
-from assent.settings import Settings
 from tests.cli.commands import Desk
 from tests.support.nodes import prepared, server
 
@@ -42,7 +42,7 @@ def started(desk: Desk, agent: str, entry: str, place: str) -> subprocess.Popen[
 
 
 def waiting(desk: Desk, agent: str, program: subprocess.Popen[str]) -> str:
-    """Return the id of the agent's question once the server has it and the program waits for the answer."""
+    """Return the ID of the agent's question once it is on the server and the program is waiting for the answer."""
     with desk.reviewer() as reviewer:
         while not (found := reviewer.list(agent_id=agent).items):
             assert program.poll() is None, program.communicate()[1]
@@ -62,7 +62,7 @@ def statuses(desk: Desk, agent: str) -> list[str]:
     ("entry", "place"),
     [(entry, place) for entry in PLAIN + ASYNC for place in ("main", "thread", "daemon")],
 )
-def test_a_signal_that_ends_the_program_cancels_what_it_waits_for(
+def test_a_terminating_signal_cancels_the_awaited_breakpoint(
     desk: Desk, entry: str, place: str, number: signal.Signals
 ) -> None:
     agent = f"{entry}-{place}-{number.name}"
@@ -75,7 +75,7 @@ def test_a_signal_that_ends_the_program_cancels_what_it_waits_for(
     assert statuses(desk, agent) == ["cancelled"]
 
 
-def test_a_program_that_the_signal_does_not_end_exits_after_cancelling(desk: Desk) -> None:
+def test_a_program_that_survives_the_signal_exits_after_cancelling(desk: Desk) -> None:
     program = started(desk, "unkillable", "breakpoint", "main-unkillable")
     waiting(desk, "unkillable", program)
     program.send_signal(signal.SIGTERM)
@@ -93,7 +93,7 @@ def test_a_question_is_registered_until_its_last_wait_ends() -> None:
     assert len(seconds_left) == 1
 
 
-def test_an_interrupted_wait_is_cancelled_at_the_exit_unless_the_program_waits_again() -> None:
+def test_an_interrupted_wait_is_cancelled_at_exit_unless_the_program_waits_again() -> None:
     for again, expected in ((False, 1), (True, 0)):
         waits, seconds_left = Questions(), list[float]()
         waits.enter("bp_1", seconds_left.append)
@@ -106,7 +106,7 @@ def test_an_interrupted_wait_is_cancelled_at_the_exit_unless_the_program_waits_a
 
 
 @pytest.mark.parametrize("entry", PLAIN + ASYNC)
-def test_a_program_that_exits_cancels_what_its_daemon_threads_wait_for(desk: Desk, entry: str) -> None:
+def test_exiting_cancels_the_breakpoints_awaited_by_daemon_threads(desk: Desk, entry: str) -> None:
     agent = f"{entry}-exit"
     program = started(desk, agent, entry, "daemon")
     waiting(desk, agent, program)
@@ -118,7 +118,7 @@ def test_a_program_that_exits_cancels_what_its_daemon_threads_wait_for(desk: Des
 @pytest.mark.parametrize("place", ["main-handler-exits", "daemon-handler-exits"])
 @pytest.mark.parametrize("entry", ["breakpoint", "Assent.require_approval", "Assent.create+wait"])
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
-def test_a_handler_of_the_program_that_exits_runs_alone_and_the_exit_cancels(
+def test_a_custom_handler_that_exits_runs_and_the_exit_cancels(
     desk: Desk, entry: str, place: str, number: signal.Signals
 ) -> None:
     agent = f"{entry}-{place}-{number.name}"
@@ -133,9 +133,7 @@ def test_a_handler_of_the_program_that_exits_runs_alone_and_the_exit_cancels(
 
 @pytest.mark.parametrize("place", ["main-handler", "daemon-handler"])
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
-def test_a_handler_of_the_program_that_returns_leaves_the_question_open(
-    desk: Desk, place: str, number: signal.Signals
-) -> None:
+def test_a_custom_handler_that_returns_keeps_the_question_open(desk: Desk, place: str, number: signal.Signals) -> None:
     agent = f"{place}-{number.name}"
     program = started(desk, agent, "@approve", place)
     asked = waiting(desk, agent, program)
@@ -164,7 +162,7 @@ sys.stdin.readline()
 """
 
 
-def test_a_signal_to_a_forked_child_ends_the_child_and_cancels_nothing(desk: Desk) -> None:
+def test_a_signal_to_a_forked_child_does_not_cancel_the_parents_question(desk: Desk) -> None:
     program = subprocess.Popen(
         [sys.executable, "-c", FORKS, "forks"],
         env=desk.as_agent(),
@@ -192,7 +190,7 @@ client.wait(asked)
 """
 
 
-def test_a_question_with_a_key_of_the_program_stays_for_its_next_start(desk: Desk) -> None:
+def test_a_question_with_an_explicit_key_stays_open_for_the_next_start(desk: Desk) -> None:
     program = subprocess.Popen(
         [sys.executable, "-c", WAITS_WITH_KEY], env=desk.as_agent(), stdout=subprocess.PIPE, text=True
     )
@@ -203,7 +201,7 @@ def test_a_question_with_a_key_of_the_program_stays_for_its_next_start(desk: Des
     assert desk.found(asked).status == "waiting"
 
 
-def test_handlers_are_as_before_once_nothing_waits(desk: Desk) -> None:
+def test_signal_handlers_are_restored_after_the_last_wait(desk: Desk) -> None:
     code = "import assent, os; assent.breakpoint('Go?', agent_id='after'); print('on', flush=True); input()"
     program = subprocess.Popen(
         [sys.executable, "-c", code], env=desk.as_agent(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -1,4 +1,4 @@
-"""No server: the same rules, the same results, and a journal that neither tears nor lies."""
+"""Asking without a server: the same rules and results as on a server, and a journal that detects damage."""
 
 import json
 import os
@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from assent.domain.errors import InvalidRequest
-from assent.domain.instants import SECOND
+from assent.core.errors import InvalidRequest
+from assent.core.timestamps import SECOND
 from assent.sdk.local import Outcome
 from assent.sdk.local_journal import Journal, JournalUnusable
 from assent.sdk.local_terminal import Late
@@ -36,10 +36,7 @@ def by_rule(outcome: Outcome) -> str | None:
     return outcome.result.responded_by if outcome.result.auto else None
 
 
-# ── answers ──
-
-
-def test_an_approval_is_the_result_that_a_server_gives(office: Office) -> None:
+def test_a_local_approval_has_the_same_result_as_on_a_server(office: Office) -> None:
     outcome = office.ask("yes", "Fine.")
     result = plain(outcome.result)
     assert result.pop("allResponses")[0]["respondedBy"] == "ann"
@@ -57,7 +54,7 @@ def test_an_approval_is_the_result_that_a_server_gives(office: Office) -> None:
     assert office.people[-1].asked[-1] == "closed"
 
 
-def test_everything_is_written_down_before_it_counts(office: Office) -> None:
+def test_every_step_is_recorded_in_the_journal(office: Office) -> None:
     office.ask("yes", "", title="Deploy")
     created, responded, released = events(office)
     assert [each["type"] for each in (created, responded, released)] == ["created", "responded", "released"]
@@ -68,7 +65,7 @@ def test_everything_is_written_down_before_it_counts(office: Office) -> None:
     assert released["metadata"]["digest"] == created["metadata"]["digest"]
 
 
-def test_nobody_to_ask_is_a_rejection_that_says_so(office: Office) -> None:
+def test_without_a_terminal_the_question_is_rejected_with_a_reason(office: Office) -> None:
     outcome = office.ask_nobody()
     assert (outcome.status.decision, outcome.result.approved, outcome.unseen) == ("rejected", False, True)
     assert "no terminal" in (outcome.result.feedback or "")
@@ -76,7 +73,7 @@ def test_nobody_to_ask_is_a_rejection_that_says_so(office: Office) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["quorum", "collect-all"])
-def test_one_person_is_no_quorum(office: Office, strategy: str) -> None:
+def test_a_quorum_cannot_be_met_at_a_terminal(office: Office, strategy: str) -> None:
     outcome = office.ask("yes", "", expert=["ann", "bob"], strategy=strategy)
     assert not outcome.result.approved
     assert "Use a server" in (outcome.result.feedback or "")
@@ -84,13 +81,13 @@ def test_one_person_is_no_quorum(office: Office, strategy: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["quorum", "collect-all", "single", "first-response-wins"])
-def test_one_person_answers_for_one_expert(office: Office, strategy: str) -> None:
+def test_the_person_at_the_terminal_answers_for_a_single_expert(office: Office, strategy: str) -> None:
     outcome = office.ask("yes", "", expert="security", strategy=strategy)
     assert outcome.result.approved
     assert (outcome.result.all_responses or [])[0]["expert"] == "security"
 
 
-def test_nobody_approves_after_the_deadline(office: Office) -> None:
+def test_an_approval_after_the_deadline_does_not_count(office: Office) -> None:
     class Slow(Speaker):
         def ask(self, prompt: str) -> str:
             office.now += 61 * SECOND
@@ -102,7 +99,7 @@ def test_nobody_approves_after_the_deadline(office: Office) -> None:
     assert (rejected.status.status, rejected.status.decision) == ("released", "rejected")
 
 
-def test_a_terminal_that_ran_out_of_time_ends_the_question(office: Office) -> None:
+def test_a_terminal_timeout_expires_the_question(office: Office) -> None:
     class Silent(Speaker):
         def ask(self, prompt: str) -> str:
             raise Late(prompt)
@@ -122,16 +119,13 @@ def test_a_terminal_that_ran_out_of_time_ends_the_question(office: Office) -> No
         {"x": "\ud800"},
     ],
 )
-def test_what_a_server_refuses_is_refused_here(office: Office, payload: dict[str, Any]) -> None:
+def test_payloads_that_a_server_rejects_are_rejected_locally(office: Office, payload: dict[str, Any]) -> None:
     with pytest.raises((InvalidRequest, Exception), match=r"payload|experts|surrogate|JSON|differ|type"):
         office.ask("yes", "", **payload)
     assert not Journal(office.folder).path.exists()
 
 
-# ── what is shown ──
-
-
-def test_what_an_agent_wrote_is_shown_and_never_obeyed(office: Office) -> None:
+def test_hostile_text_from_the_agent_is_shown_escaped(office: Office) -> None:
     files = [
         {"path": "a.md", "format": "markdown", "content": '# Head\n<!-- hidden -->\n[x]: http://evil "t"\n\x1b[2J'},
         {"path": "b.html", "format": "html", "content": "<script>alert(1)</script>"},
@@ -155,7 +149,7 @@ def test_what_an_agent_wrote_is_shown_and_never_obeyed(office: Office) -> None:
     assert '"k"' in shown
 
 
-def test_nobody_can_draw_lines_that_look_like_ours(office: Office) -> None:
+def test_agent_text_cannot_imitate_the_terminal_layout(office: Office) -> None:
     fake = "Harmless.\n────\nrisk     low\nApprove? [yes/NO] yes"
     file = {"path": "a.txt", "format": "text", "content": fake}
     markdown = {"path": "a.md", "format": "markdown", "content": fake}
@@ -174,17 +168,14 @@ def test_nobody_can_draw_lines_that_look_like_ours(office: Office) -> None:
     assert [line for line in lines if line.startswith(("risk", "Approve?", "Harmless"))] == []
 
 
-# ── rules ──
-
-
-def test_a_rule_approves_and_nobody_is_asked(office: Office) -> None:
+def test_a_matching_rule_approves_without_a_prompt(office: Office) -> None:
     office.write_rules(("a.*", AUTO))
     outcome = office.ask_nobody()
     assert (outcome.result.approved, by_rule(outcome)) == (True, "rule:rule-0")
     assert events(office)[-1]["actor"] == "rule:rule-0"
 
 
-def test_never_rules_speak_before_auto_rules_and_order_counts(office: Office) -> None:
+def test_never_rules_take_precedence_over_auto_approve_rules(office: Office) -> None:
     office.write_rules(("a.*", AUTO), ("*(tags contains 'prod')", NEVER))
     assert by_rule(office.ask_nobody(tags=["test"])) == "rule:rule-0"
     assert not office.ask_nobody(tags=["prod"]).result.approved
@@ -193,7 +184,7 @@ def test_never_rules_speak_before_auto_rules_and_order_counts(office: Office) ->
 @pytest.mark.parametrize(
     "payload", [{"hardStop": True}, {"risk": "high"}, {"options": ["a", "b"]}, {"tags": ["production"]}]
 )
-def test_what_asks_for_a_person_gets_one(office: Office, payload: dict[str, Any]) -> None:
+def test_questions_that_require_a_person_are_not_auto_approved(office: Office, payload: dict[str, Any]) -> None:
     office.write_rules(("*", AUTO))
     (office.folder / "policy.json").write_text('{"alwaysBreakOn": ["production"]}')
     assert not office.ask_nobody(**payload).result.approved
@@ -213,11 +204,11 @@ def test_what_asks_for_a_person_gets_one(office: Office, payload: dict[str, Any]
         VERSION + '[{"pattern": "*", "action": "auto-approve", "enabeld": true}]}',
     ],
 )
-def test_a_broken_rules_file_never_approves_and_says_so(office: Office, text: str) -> None:
+def test_an_invalid_rules_file_is_reported_and_approves_nothing(office: Office, text: str) -> None:
     office.folder.mkdir()
     (office.folder / "rules.json").write_text(text)
     for _ in range(3):
-        assert office.approve().result.approved  # a person still may
+        assert office.approve().result.approved  # a person can still approve
     outcome = office.ask_nobody(autoApproveAfterN=1)
     assert not outcome.result.approved
     assert "rules.json is ignored" in (outcome.rule_problem or "")
@@ -225,7 +216,7 @@ def test_a_broken_rules_file_never_approves_and_says_so(office: Office, text: st
     assert "always" not in "".join(office.people[-1].asked)
 
 
-def test_a_broken_policy_stops_every_rule(office: Office) -> None:
+def test_an_invalid_policy_disables_all_rules(office: Office) -> None:
     office.write_rules(("*", AUTO))
     (office.folder / "policy.json").write_text('{"alwaysBreakOn": "production"}')
     outcome = office.ask_nobody()
@@ -233,7 +224,7 @@ def test_a_broken_policy_stops_every_rule(office: Office) -> None:
     assert "policy.json is ignored" in (outcome.rule_problem or "")
 
 
-def test_rules_that_others_may_write_are_not_followed(office: Office) -> None:
+def test_rules_that_other_users_can_write_are_ignored(office: Office) -> None:
     office.write_rules(("*", AUTO))
     (office.folder / "rules.json").chmod(0o666)
     assert not office.ask_nobody().result.approved
@@ -241,7 +232,7 @@ def test_rules_that_others_may_write_are_not_followed(office: Office) -> None:
     assert office.ask_nobody().result.approved
 
 
-def test_always_writes_the_narrowest_rule_and_the_next_one_asks_nobody(office: Office) -> None:
+def test_always_creates_the_narrowest_rule_and_it_applies_to_the_next_call(office: Office) -> None:
     office.write_rules(("other", NEVER))
     office.ask("always", "yes", "", tags=["docs"])
     rules = json.loads((office.folder / "rules.json").read_text())["rules"]
@@ -253,12 +244,12 @@ def test_always_writes_the_narrowest_rule_and_the_next_one_asks_nobody(office: O
 
 
 @pytest.mark.parametrize("payload", [{"presentAlwaysApprove": False}, {"risk": "high"}, {"hardStop": True}])
-def test_always_is_not_offered_where_it_is_not_wanted(office: Office, payload: dict[str, Any]) -> None:
+def test_always_is_not_offered_when_a_person_is_required(office: Office, payload: dict[str, Any]) -> None:
     assert not office.ask("always", "yes", "", "a.gate", **payload).result.approved
     assert not (office.folder / "rules.json").exists()
 
 
-def test_a_rule_that_cannot_be_written_does_not_undo_the_answer(office: Office) -> None:
+def test_a_failure_to_save_the_rule_keeps_the_approval(office: Office) -> None:
     office.folder.mkdir()
     (office.folder / "rules.new").symlink_to("/nowhere/else")
     assert office.ask("always", "yes", "").result.approved
@@ -285,7 +276,7 @@ def patterns(office: Office) -> dict[str, str]:
     return {each["id"]: each["pattern"] for each in rules}
 
 
-def test_an_always_approve_rule_of_an_older_version_asks_and_always_writes_it_anew(office: Office) -> None:
+def test_an_outdated_always_approve_rule_prompts_and_always_replaces_it(office: Office) -> None:
     write_old(office, OLD, {**OLD, "id": "rule-older"}, {"id": "rule-mine", "pattern": "other", "action": AUTO})
     assert office.ask_nobody(**CALL).unseen
     assert not office.ask("no", "", **CALL).result.approved
@@ -305,26 +296,23 @@ def test_an_always_approve_rule_of_an_older_version_asks_and_always_writes_it_an
     assert office.ask_nobody(**{**CALL, "directory": "/"}).unseen
 
 
-def test_a_whole_rule_behind_an_old_one_is_followed(office: Office) -> None:
+def test_a_valid_rule_after_an_outdated_one_applies(office: Office) -> None:
     write_old(office, OLD, {"id": "rule-mine", "pattern": "tool.bash", "action": AUTO, "source": "cli"})
     assert by_rule(office.ask_nobody(**CALL)) == "rule:rule-mine"
 
 
-def test_a_program_that_cannot_ask_is_told_of_the_old_rule(office: Office) -> None:
+def test_an_outdated_rule_is_reported_when_no_terminal_is_available(office: Office) -> None:
     write_old(office, OLD)
     outcome = office.ask_nobody(**CALL)
     assert "rule-old" in (outcome.result.feedback or "")
     assert "rule-old" in (outcome.rule_problem or "")
 
 
-# ── counting ──
-
-
 def streak(office: Office, gate: str) -> Mapping[str, Any]:
     return Journal(office.folder).streak(gate, "tester", "gate", key=lambda _: "gate")
 
 
-def test_fewer_approvals_than_the_floor_are_not_enough(office: Office) -> None:
+def test_fewer_approvals_than_the_policy_minimum_do_not_auto_approve(office: Office) -> None:
     for _ in range(2):
         assert office.approve(autoApproveAfterN=1).auto_approval["recommended"] is False
     assert office.approve(autoApproveAfterN=1).auto_approval["consecutiveApprovals"] == 2
@@ -340,13 +328,15 @@ def test_fewer_approvals_than_the_floor_are_not_enough(office: Office) -> None:
         ({}, False),
     ],
 )
-def test_approvals_of_other_arguments_do_not_count(office: Office, asked: dict[str, Any], *, approved: bool) -> None:
+def test_approvals_of_different_arguments_do_not_count(
+    office: Office, asked: dict[str, Any], *, approved: bool
+) -> None:
     for _ in range(3):
         office.approve(arguments={"command": "ls"}, cwd="/srv")
     assert office.ask_nobody(autoApproveAfterN=3, **asked).result.approved is approved
 
 
-def test_after_n_approvals_in_a_row_nobody_is_asked(office: Office) -> None:
+def test_n_consecutive_approvals_skip_the_prompt(office: Office) -> None:
     asks = {"autoApproveAfterN": 2}
     office.folder.mkdir()
     (office.folder / "policy.json").write_text('{"autoApproveFloor": 2}')
@@ -360,14 +350,14 @@ def test_after_n_approvals_in_a_row_nobody_is_asked(office: Office) -> None:
     assert office.approve(**asks).auto_approval["consecutiveApprovals"] == 0
 
 
-def test_what_was_approved_with_changes_does_not_count(office: Office) -> None:
+def test_approvals_with_edits_do_not_count(office: Office) -> None:
     asks: dict[str, Any] = {"arguments": {"amount": 1000}, "editable": ["amount"], "autoApproveAfterN": 3}
     for _ in range(3):
         assert office.ask("yes", "1", "", **asks).result.edits == {"amount": 1}
     assert office.ask_nobody(**asks).auto_approval["consecutiveApprovals"] == 0
 
 
-def test_what_was_rejected_after_approvals_with_changes_starts_the_count_again(office: Office) -> None:
+def test_a_rejection_after_approvals_with_edits_resets_the_count(office: Office) -> None:
     asks: dict[str, Any] = {"arguments": {"amount": 1000}, "editable": ["amount"], "autoApproveAfterN": 9}
     for _ in range(2):
         assert office.ask("yes", "", "", **asks).result.approved
@@ -377,21 +367,21 @@ def test_what_was_rejected_after_approvals_with_changes_starts_the_count_again(o
     assert office.ask_nobody(**asks).auto_approval["consecutiveApprovals"] == 0
 
 
-def test_a_call_of_which_something_is_hidden_is_never_counted(office: Office) -> None:
+def test_calls_with_hidden_arguments_are_never_counted(office: Office) -> None:
     query: dict[str, Any] = {"arguments": {"sql": "(hidden)"}, "hidden": ["sql"], "autoApproveAfterN": 3}
     for _ in range(3):
         office.approve(**query)
     assert not office.ask_nobody(**query).result.approved
 
 
-def test_a_policy_may_ignore_what_agents_count(office: Office) -> None:
+def test_the_policy_can_disable_auto_approve_after_n(office: Office) -> None:
     office.approve()
     (office.folder / "policy.json").write_text('{"autoApproveAfterN": "ignore", "autoApproveFloor": 1}')
     assert not office.ask_nobody(autoApproveAfterN=1).result.approved
 
 
 @pytest.mark.parametrize("damage", ["flip", "remove", "torn", "foreign"])
-def test_a_damaged_journal_counts_from_nothing(office: Office, damage: str) -> None:
+def test_a_damaged_journal_resets_the_approval_count(office: Office, damage: str) -> None:
     office.approve()
     (office.folder / "policy.json").write_text('{"autoApproveFloor": 1}')
     path = Journal(office.folder).path
@@ -409,16 +399,13 @@ def test_a_damaged_journal_counts_from_nothing(office: Office, damage: str) -> N
     assert office.ask_nobody(autoApproveAfterN=1).result.approved
 
 
-# ── the file ──
-
-
-def test_the_journal_is_for_its_owner_only(office: Office) -> None:
+def test_only_the_owner_can_access_the_journal(office: Office) -> None:
     office.approve()
     assert stat.S_IMODE(Journal(office.folder).path.stat().st_mode) == 0o600
     assert stat.S_IMODE(office.folder.stat().st_mode) == 0o700
 
 
-def test_nothing_is_approved_that_cannot_be_written_down(tmp_path: Path) -> None:
+def test_an_unwritable_journal_prevents_the_prompt(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     office = Office(tmp_path / "file")
     with pytest.raises(JournalUnusable, match="ASSENT_LOCAL_DIR"):
@@ -426,7 +413,7 @@ def test_nothing_is_approved_that_cannot_be_written_down(tmp_path: Path) -> None
     assert office.people[-1].asked == []
 
 
-def test_an_answer_that_cannot_be_written_down_is_no_approval(office: Office) -> None:
+def test_an_answer_that_cannot_be_recorded_does_not_count(office: Office) -> None:
     class Saboteur(Speaker):
         def ask(self, prompt: str) -> str:
             path = Journal(office.folder).path
@@ -439,7 +426,7 @@ def test_an_answer_that_cannot_be_written_down_is_no_approval(office: Office) ->
         office.ask(person=Saboteur("yes", ""))
 
 
-def test_a_journal_behind_a_link_is_not_written(office: Office, tmp_path: Path) -> None:
+def test_a_symlinked_journal_is_not_written(office: Office, tmp_path: Path) -> None:
     office.folder.mkdir()
     (tmp_path / "elsewhere").write_text("")
     Journal(office.folder).path.symlink_to(tmp_path / "elsewhere")
@@ -458,7 +445,7 @@ for n in range(40):
 """
 
 
-def test_two_processes_write_one_chain_without_tearing_a_line(office: Office) -> None:
+def test_concurrent_processes_write_one_unbroken_journal_chain(office: Office) -> None:
     root = Path(__file__).parents[2]
     writers = [
         subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Only an explicit yes, with everything that belongs to it, is an approval."""
+"""The terminal dialog: only an explicit yes with all required input is an approval."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.domain.terms import Terms
+from assent.core.terms import Terms
 from assent.sdk.local_talk import YES, Said, talk
 from tests.sdk.desks import Speaker
 
@@ -29,21 +29,21 @@ def said(*lines: str, terms: Terms = PLAIN, pattern: str | None = None, **values
 
 
 @given(st.text(st.characters(blacklist_characters="\n"), max_size=12), st.lists(st.text(max_size=5), max_size=8))
-def test_no_word_but_an_explicit_yes_approves(word: str, more: list[str]) -> None:
+def test_only_an_explicit_yes_approves(word: str, more: list[str]) -> None:
     if word.strip(" \t\r") not in YES:
         assert not said(word, *more, pattern=None).answer.approved
         assert not said(word, *more, terms=Terms.of("a.gate", {"risk": "high"})).answer.approved
 
 
 @pytest.mark.parametrize("word", sorted(EXACT))
-def test_an_explicit_yes_approves(word: str) -> None:
+def test_every_accepted_form_of_yes_approves(word: str) -> None:
     assert said(word, "").answer.approved
 
 
 @pytest.mark.parametrize(
     "word", ["", " ", "yes please", "yess", "yeſ", "ｙｅｓ", "у", "ok", "1", "true", "approve", "yes\x00"]
 )
-def test_what_only_looks_like_a_yes_does_not(word: str) -> None:
+def test_words_that_resemble_yes_do_not_approve(word: str) -> None:
     assert not said(word, "").answer.approved
 
 
@@ -59,7 +59,7 @@ def test_what_only_looks_like_a_yes_does_not(word: str) -> None:
     ),
     st.lists(st.sampled_from(["yes", "1", "2", "no", "", "always", "a.gat", "word", "9"]), max_size=20),
 )
-def test_what_is_approved_is_always_complete(payload: dict[str, Any], lines: list[str]) -> None:
+def test_an_approval_always_satisfies_its_terms(payload: dict[str, Any], lines: list[str]) -> None:
     terms = Terms.of("a.gate", payload)
     answer = said(*lines, terms=terms, n=1).answer
     if answer.approved:
@@ -70,20 +70,20 @@ def test_what_is_approved_is_always_complete(payload: dict[str, Any], lines: lis
 
 
 @pytest.mark.parametrize("heard", range(4))
-def test_a_yes_that_is_not_finished_is_a_rejection(heard: int) -> None:
+def test_an_incomplete_approval_is_a_rejection(heard: int) -> None:
     lines = ["yes", "2", "Fine.", "a.gate"]
     terms = Terms.of("a.gate", {"options": ["red", "blue"], "risk": "high"})
     assert said(*lines, terms=terms).answer.approved
     assert not said(*lines[:heard], terms=terms).answer.approved
 
 
-def test_an_option_is_picked_by_its_number_whatever_it_is_called() -> None:
+def test_options_are_selected_by_number_even_if_their_names_are_numbers() -> None:
     terms = Terms.of("a.gate", {"options": ["2", "1"]})
     assert said("yes", "1", "", terms=terms).answer.option == "2"
     assert not said("yes", "three", "0", "3", terms=terms).answer.approved
 
 
-def test_a_form_is_filled_in_field_by_field_and_checked() -> None:
+def test_form_fields_are_prompted_and_validated_one_by_one() -> None:
     assert not said("yes", "", "ten", "10", "3", terms=Terms.of("a.gate", {"form": FORM})).answer.approved
     lines = ("yes", "ten", "3", "x", "ann", "maybe", "yes", "big", "2", "1.5", "Done.")
     answer = said(*lines, terms=Terms.of("a.gate", {"form": FORM})).answer
@@ -92,19 +92,19 @@ def test_a_form_is_filled_in_field_by_field_and_checked() -> None:
     assert answer.comment == "Done."
 
 
-def test_what_is_not_needed_may_be_left_out_of_a_form() -> None:
+def test_optional_form_fields_can_be_left_empty() -> None:
     answer = said("yes", "3", "", "no", "", "", "", terms=Terms.of("a.gate", {"form": FORM})).answer
     assert answer.answers == {"amount": 3, "fast": False}
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1e999", "9007199254740993", "1_0", "x"])
-def test_a_number_must_be_one_that_json_has(text: str) -> None:
+def test_only_json_numbers_are_accepted_in_forms(text: str) -> None:
     form = {"properties": {"n": {"type": "number"}}, "required": ["n"]}
     answer = said("yes", text, "2", "", terms=Terms.of("a.gate", {"form": form})).answer
     assert answer.answers in ({"n": 2}, {"n": 10.0})
 
 
-def test_an_edit_keeps_the_kind_of_the_value() -> None:
+def test_an_edit_keeps_the_type_of_the_value() -> None:
     terms = Terms.of("a.gate", {"editable": ["amount", "to", "list"]})
     values: dict[str, Any] = {"amount": 5, "to": "bob", "list": [1]}
     answer = said("yes", "seven", "true", "7", "7", "", "", terms=terms, **values).answer
@@ -112,19 +112,19 @@ def test_an_edit_keeps_the_kind_of_the_value() -> None:
     assert said("yes", "", "", "", "", terms=terms, **values).answer.edits is None
 
 
-def test_the_gate_of_high_risk_is_typed_exactly() -> None:
+def test_high_risk_approvals_require_typing_the_exact_gate() -> None:
     terms = Terms.of("a.gate", {"risk": "high"})
     assert said("yes", "", "a.gate", terms=terms).answer.confirm == "a.gate"
     for typed in ("", "A.GATE", "a.gate.", "yes"):
         assert not said("yes", "", typed, terms=terms).answer.approved
 
 
-def test_a_rejection_carries_its_reason() -> None:
+def test_a_rejection_includes_its_reason() -> None:
     assert said("no", "Too dear.").answer.comment == "Too dear."
     assert said("no").answer.approved is False
 
 
-def test_always_asks_again_and_shows_the_rule() -> None:
+def test_always_shows_the_rule_and_asks_for_confirmation() -> None:
     person = Speaker("always", "yes", "")
     said_always = talk(person, PLAIN, {}, pattern="a.gate(agentId = 'x')")
     assert (said_always.always, said_always.answer.approved) == (True, True)

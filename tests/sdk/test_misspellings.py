@@ -1,4 +1,4 @@
-"""A misspelled argument is refused with the right suggestion, wherever a breakpoint can be created."""
+"""Misspelled arguments are rejected with the right suggestion by every function that creates breakpoints."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -7,12 +7,13 @@ from typing import Any, cast
 import pytest
 
 import assent
-from assent.domain.draft import draft
-from assent.domain.errors import InvalidRequest
-from assent.domain.fields import BODY_FIELDS, BY_NAME, BY_WIRE, CRITICAL_FIELDS, PAYLOAD_FIELDS, Door, folded, names_for
-from assent.engine.segments import Segment
-from assent.integrations import langgraph, openai_agents, pydantic_ai
-from assent.mcp.tools import Tools
+from assent.agents import langgraph, openai_agents, pydantic_ai
+from assent.agents.mcp.tools import Tools
+from assent.contracts import breakpoints as wire
+from assent.core.draft import draft
+from assent.core.errors import InvalidRequest
+from assent.core.fields import BODY_FIELDS, BY_NAME, BY_WIRE, CRITICAL_FIELDS, PAYLOAD_FIELDS, Door, folded, names_for
+from assent.runs.replay import Segment
 from assent.sdk import gating, tool_calls
 from assent.sdk.aio import AsyncAssent
 from assent.sdk.calls import Calls
@@ -21,7 +22,6 @@ from assent.sdk.context import TASK_OPTIONS, Context
 from assent.sdk.errors import UnknownArgument
 from assent.sdk.keywords import keywords_of
 from assent.sdk.protocol import Asking, creation
-from assent.wire import breakpoints as wire
 
 URL, TOKEN = "http://127.0.0.1:9", "asta_x"
 QUESTION = {"question": "Deploy?"}
@@ -53,7 +53,7 @@ def _differ(name: str, n: int) -> bool:
 
 
 def sdk_functions() -> dict[str, tuple[Callable[..., Any], Callable[..., Any]]]:
-    """Return every public function of the SDK: what its names are read from, and how it is called."""
+    """Return every public SDK function: the object that defines its argument names, and a way to call it."""
     sync, parallel = Assent(URL, TOKEN), AsyncAssent(URL, TOKEN)
     found: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
         "breakpoint": (assent.breakpoint, assent.breakpoint),
@@ -101,7 +101,7 @@ def _cases() -> Iterator[tuple[str, str, str, str]]:
                     yield called, name, kind, wrong
 
 
-def test_every_misspelled_keyword_is_refused_with_the_right_suggestion(record_property: Any) -> None:
+def test_every_misspelled_keyword_is_rejected_with_the_right_suggestion(record_property: Any) -> None:
     refused, accepted = 0, []
     for called, name, kind, wrong in _cases():
         try:
@@ -118,7 +118,7 @@ def test_every_misspelled_keyword_is_refused_with_the_right_suggestion(record_pr
         else:
             accepted.append((called, name, kind, wrong, "accepted"))
     record_property("refused", refused)
-    print(f"{refused} misspelled keyword arguments of {len(FUNCTIONS)} functions refused, {len(accepted)} accepted")  # noqa: T201  # a figure to report
+    print(f"{refused} misspelled keyword arguments of {len(FUNCTIONS)} functions refused, {len(accepted)} accepted")  # noqa: T201  # reported with the test results
     assert not accepted, accepted[:20]
     assert refused > 3000
 
@@ -136,7 +136,7 @@ def _fields() -> Iterator[tuple[str, str, str]]:
                 yield name, kind, wrong
 
 
-def test_every_misspelled_field_of_an_object_is_refused_with_the_right_suggestion() -> None:
+def test_every_misspelled_object_field_is_rejected_with_the_right_suggestion() -> None:
     cases = list(_fields())
     for name, kind, wrong in cases:
         with pytest.raises(InvalidRequest) as raised:
@@ -147,7 +147,7 @@ def test_every_misspelled_field_of_an_object_is_refused_with_the_right_suggestio
             wrong,
             raised.value.message,
         )
-    print(f"{len(cases)} misspelled fields refused, 0 accepted")  # noqa: T201  # the same
+    print(f"{len(cases)} misspelled fields refused, 0 accepted")  # noqa: T201  # reported with the test results
     assert len(cases) > 100
 
 
@@ -169,7 +169,7 @@ def _critical() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("name", "wrong"), _critical())
-def test_a_misspelled_field_that_decides_is_refused_in_a_payload(name: str, wrong: str) -> None:
+def test_a_misspelled_critical_field_in_a_payload_is_rejected(name: str, wrong: str) -> None:
     payload = QUESTION | {wrong: "x"}
     with pytest.raises(InvalidRequest, match=name):
         draft({"agentId": "a", "payload": payload})
@@ -191,7 +191,7 @@ def test_a_misspelled_field_that_decides_is_refused_in_a_payload(name: str, wron
         ("previous_feedback", "previousFeedback"),
     ],
 )
-def test_another_near_miss_is_kept_with_a_warning(key: str, meant: str) -> None:
+def test_other_near_misses_are_kept_with_a_warning(key: str, meant: str) -> None:
     made = draft({"agentId": "a", "payload": QUESTION | {key: "x"}})
     assert made.payload[key] == "x"
     (warning,) = made.warnings
@@ -217,23 +217,23 @@ def test_an_ordinary_key_is_kept_without_a_warning(key: str) -> None:
         ({"payload": {"ttlSeconds": 5}}, "next to payload"),
     ],
 )
-def test_a_value_that_would_not_count_is_refused(given: Mapping[str, Any], said: str) -> None:
+def test_a_value_that_would_be_ignored_is_rejected(given: Mapping[str, Any], said: str) -> None:
     with pytest.raises(InvalidRequest, match=said):
         creation("Deploy?", cast("Asking", given))
 
 
-def test_extra_is_shown_beside_the_fields() -> None:
+def test_extra_data_is_merged_into_the_payload() -> None:
     body = creation("Deploy?", {"agent_id": "a", "risk": "low", "payload": {"cost": 1}, "extra": {"diff": "+1"}})
     assert body == {"agentId": "a", "payload": {"question": "Deploy?", "risk": "low", "cost": 1, "diff": "+1"}}
 
 
 @pytest.mark.parametrize("question", [None, "", "  \n", {"title": "Deploy"}, {"question": ""}])
-def test_a_breakpoint_without_a_question_is_refused(question: Any) -> None:
+def test_a_breakpoint_without_a_question_is_rejected(question: Any) -> None:
     with pytest.raises(InvalidRequest, match="requires a question"):
         creation(question, {"agent_id": "a"})
 
 
-def test_the_declared_fields_are_those_of_every_door() -> None:
+def test_the_declared_fields_match_every_entry_point() -> None:
     assert set(Asking.__annotations__) == set(BY_NAME) - {"question"}
     assert {each.alias for each in wire.Payload.model_fields.values()} == PAYLOAD_FIELDS
     assert {each.alias for each in wire.CreateBreakpoint.model_fields.values()} == BODY_FIELDS | {"payload"}
@@ -245,6 +245,6 @@ def test_the_declared_fields_are_those_of_every_door() -> None:
     assert set(inspect.signature(Context.breakpoint).parameters) >= {"question", "files", "require", "asking"}
 
 
-def test_folding_forgets_case_hyphens_underscores_invisible_characters_and_plural() -> None:
+def test_folding_ignores_case_separators_invisible_characters_and_plurals() -> None:
     same = ("hardStop", "HARD-STOP", "hard_stops", "Hard Stop", "hard\u200bStop", "ｈａｒｄStop")
     assert {folded(each) for each in same} == {"hardstop"}

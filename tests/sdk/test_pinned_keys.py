@@ -1,4 +1,4 @@
-"""Where a receipt key is pinned, no call of the SDK returns an approval that the key did not sign."""
+"""With a pinned receipt key, no SDK call returns an approval that the key did not sign."""
 
 import asyncio
 import json
@@ -12,10 +12,10 @@ from typing import ClassVar
 import httpx2
 import pytest
 
-from assent import Assent, AsyncAssent, abreakpoint, approve, breakpoint  # noqa: A004  # the word of the product
-from assent.domain.receipts import public_key, spelt
+from assent import Assent, AsyncAssent, abreakpoint, approve, breakpoint  # noqa: A004  # the product's term
+from assent.core.receipts import public_key, spelt
+from assent.kernel.settings import Settings
 from assent.sdk.errors import InvalidReceipt, ReceiptMismatch
-from assent.settings import Settings
 from tests.support.nodes import prepared, server
 
 STRANGER = spelt(public_key(b"x" * 32))
@@ -23,7 +23,7 @@ STRANGER = spelt(public_key(b"x" * 32))
 
 @dataclass(frozen=True)
 class Office:
-    """A server on which a rule approves everything of one gate."""
+    """A server on which a rule approves everything at one gate."""
 
     url: str
     token: str
@@ -103,7 +103,7 @@ def test_an_approval_signed_by_another_key_raises(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("call", [by_breakpoint, by_abreakpoint, by_decorator])
-def test_an_answer_without_a_server_raises_where_a_key_is_pinned(
+def test_a_local_answer_raises_when_a_key_is_pinned(
     office: Office, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, call: Callable[[], bool]
 ) -> None:
     monkeypatch.delenv("ASSENT_URL")
@@ -116,11 +116,11 @@ def test_an_answer_without_a_server_raises_where_a_key_is_pinned(
 
 
 class Replay(BaseHTTPRequestHandler):
-    """A rogue server: to whatever is asked, it gives a genuine approval of something else."""
+    """A malicious server that answers every request with a genuine approval of a different question."""
 
     answers: ClassVar[dict[str, bytes]] = {}
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the name in the base class
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # signature of the base class
         pass
 
     def do_POST(self) -> None:
@@ -141,7 +141,7 @@ class Replay(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def rogue(office: Office) -> Iterator[str]:
-    """Return the address of a server that replays an approval of the office."""
+    """Return the URL of a server that replays a genuine approval."""
     with Assent(office.url, office.token) as assent:
         harmless = assent.create("May I read the README?", breakpoint_id="auto.read", agent_id="a").id
     headers = {"authorization": f"Bearer {office.token}"}
@@ -157,7 +157,7 @@ def rogue(office: Office) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_replayed_approval_of_something_else_raises(
+def test_a_replayed_approval_of_a_different_question_raises(
     office: Office, rogue: str, monkeypatch: pytest.MonkeyPatch, call: Callable[[], bool]
 ) -> None:
     monkeypatch.setenv("ASSENT_URL", rogue)

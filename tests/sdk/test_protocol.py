@@ -1,4 +1,4 @@
-"""What the client decides, without a socket and with time that moves only when told to."""
+"""The client's decisions about retries and waits, without sockets and with a simulated clock."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -46,7 +46,7 @@ def refusal(code: int, problem: str | None = None, **headers: str) -> Reply:
 
 @dataclass
 class World:
-    """Performs a flow: each outcome comes after the seconds it is said to take."""
+    """Performs a flow with scripted outcomes, each with its simulated duration in seconds."""
 
     outcomes: Iterable[tuple[float, Outcome]]
     clock: float = 1000.0
@@ -86,7 +86,7 @@ class World:
         return self.run(lambda pace: protocol.performed(request, Page, pace=pace, patience=patience))
 
 
-def test_a_wait_goes_on_slice_after_slice_without_a_pause() -> None:
+def test_a_wait_polls_again_immediately_after_each_slice() -> None:
     world = World([(SLICE_SECONDS, status())] * 3 + [(3.0, status("released"))])
 
     assert world.wait().approved
@@ -97,7 +97,7 @@ def test_a_wait_goes_on_slice_after_slice_without_a_pause() -> None:
 @pytest.mark.parametrize(
     "trouble", [GONE, BROKEN, refusal(503, "unavailable"), refusal(502), status(retry_after="0"), status()]
 )
-def test_trouble_never_makes_a_wait_spin(trouble: Outcome) -> None:
+def test_failed_polls_back_off_between_attempts(trouble: Outcome) -> None:
     world = World([(0.0, trouble)] * 8 + [(0.0, status("released"))])
 
     assert world.wait().approved
@@ -107,18 +107,18 @@ def test_trouble_never_makes_a_wait_spin(trouble: Outcome) -> None:
 
 
 @given(failures=st.integers(1, 10_000), chance=st.floats(0, 1), floor=st.floats(0, 100))
-def test_a_pause_is_never_zero_and_never_longer_than_asked_for(failures: int, chance: float, floor: float) -> None:
+def test_a_pause_is_positive_and_bounded(failures: int, chance: float, floor: float) -> None:
     pause = Pace(lambda: 0.0, lambda: chance).pause(failures, at_least=floor)
 
     assert 0 < pause <= max(floor, LONGEST_PAUSE)
     assert pause >= floor
 
 
-def test_pauses_of_many_clients_are_not_in_step() -> None:
+def test_pauses_are_jittered_across_clients() -> None:
     assert len({Pace(lambda: 0.0, lambda c=each / 10: c).pause(3) for each in range(10)}) == 10  # type: ignore[misc]
 
 
-def test_news_such_as_a_comment_is_no_reason_to_hold_back() -> None:
+def test_updates_such_as_comments_do_not_slow_down_polling() -> None:
     news = [(SLICE_SECONDS, status(updated="t0")), *((0.0, status(updated=f"t{n}")) for n in range(1, 6))]
     world = World([*news, (0.0, status("released"))])
 
@@ -127,13 +127,13 @@ def test_news_such_as_a_comment_is_no_reason_to_hold_back() -> None:
     assert world.pauses == []
 
 
-def test_a_server_that_drains_for_long_does_not_use_up_the_patience() -> None:
+def test_a_long_drain_does_not_use_up_the_patience() -> None:
     world = World([(0.0, status(retry_after="0"))] * 50 + [(0.0, status("released"))])
 
     assert world.wait(patience=10).approved
 
 
-def test_a_wait_gives_up_when_nobody_answers_for_as_long_as_it_is_patient() -> None:
+def test_a_wait_gives_up_when_the_server_stays_unreachable_beyond_the_patience() -> None:
     world = World([(0.0, GONE)] * 1000)
 
     with pytest.raises(errors.Unreachable, match="no connection"):
@@ -141,14 +141,14 @@ def test_a_wait_gives_up_when_nobody_answers_for_as_long_as_it_is_patient() -> N
     assert 20 < world.clock - 1000.0 <= 30
 
 
-def test_an_answer_in_between_renews_the_patience() -> None:
+def test_a_successful_response_resets_the_patience() -> None:
     rough = [(0.0, GONE)] * 4 + [(SLICE_SECONDS, status())]
     world = World(rough * 20 + [(0.0, status("released"))])
 
     assert world.wait(patience=10).approved
 
 
-def test_a_wait_ends_at_its_timeout_and_asks_for_no_more_than_is_left() -> None:
+def test_a_wait_ends_at_its_timeout_and_shortens_the_last_poll() -> None:
     world = World([(SLICE_SECONDS, status()), (5.0, status())])
 
     with pytest.raises(errors.StillWaiting):
@@ -156,7 +156,7 @@ def test_a_wait_ends_at_its_timeout_and_asks_for_no_more_than_is_left() -> None:
     assert dict(world.requests[-1].query)["wait"] == "5.000"
 
 
-def test_a_timeout_of_nothing_looks_once() -> None:
+def test_a_zero_timeout_polls_once() -> None:
     world = World([(0.0, status())])
 
     with pytest.raises(errors.StillWaiting):
@@ -164,30 +164,30 @@ def test_a_timeout_of_nothing_looks_once() -> None:
     assert len(world.requests) == 1
 
 
-def test_an_answer_that_is_there_counts_even_when_the_time_is_over() -> None:
+def test_an_existing_decision_is_returned_even_with_a_zero_timeout() -> None:
     assert World([(0.0, status("released"))]).wait(timeout=0).approved
 
 
 @pytest.mark.parametrize("name", ["expired", "cancelled"])
-def test_only_an_approval_is_an_approval(name: str) -> None:
+def test_no_other_final_status_counts_as_approved(name: str) -> None:
     found = World([(0.0, status(name))]).wait()
 
     assert found.ended
     assert not found.approved
 
 
-def test_a_status_this_client_does_not_know_is_an_error_and_no_answer() -> None:
+def test_an_unknown_status_raises_an_error() -> None:
     with pytest.raises(errors.UnexpectedAnswer):
         World([(0.0, status("teleported"))]).wait()
 
 
 @pytest.mark.parametrize(("code", "problem"), [(401, "unauthenticated"), (404, "not_found")])
-def test_a_wait_ends_at_once_when_trying_again_cannot_help(code: int, problem: str) -> None:
+def test_a_wait_raises_immediately_on_permanent_errors(code: int, problem: str) -> None:
     with pytest.raises(errors.BY_CODE[problem]):
         World([(0.0, refusal(code, problem))]).wait()
 
 
-def test_retry_after_is_honoured() -> None:
+def test_the_retry_after_header_is_honored() -> None:
     page = Reply(200, {}, b'{"items": []}')
     world = World([(0.0, refusal(429, "rate_limited", retry_after="7")), (0.0, page)])
 
@@ -195,7 +195,7 @@ def test_retry_after_is_honoured() -> None:
     assert world.pauses[0].seconds == 7
 
 
-def test_a_request_that_would_count_twice_is_sent_again_only_if_it_never_left() -> None:
+def test_a_non_idempotent_request_is_retried_only_if_it_was_never_sent() -> None:
     request = protocol.ending(ID)
     lost = World([(0.0, BROKEN)])
     with pytest.raises(errors.Unreachable):
@@ -206,7 +206,7 @@ def test_a_request_that_would_count_twice_is_sent_again_only_if_it_never_left() 
     assert len(refused.requests) == 2
 
 
-def test_without_patience_there_is_one_attempt() -> None:
+def test_zero_patience_means_a_single_attempt() -> None:
     world = World([(0.0, GONE)])
 
     with pytest.raises(errors.Unreachable):
@@ -214,7 +214,7 @@ def test_without_patience_there_is_one_attempt() -> None:
     assert len(world.requests) == 1
 
 
-def test_small_files_go_along_and_big_ones_go_ahead() -> None:
+def test_small_files_are_sent_inline_and_large_files_are_uploaded_first() -> None:
     small = ContextFile("a.md", "markdown", b"# hi")
     binary = ContextFile("b.png", "image", b"\x89PNG\x00")
     big = ContextFile("c.txt", "text", b"x" * (protocol.INLINE_BYTES + 1))
@@ -229,12 +229,12 @@ def test_small_files_go_along_and_big_ones_go_ahead() -> None:
     assert [sorted(set(entry) - {"path", "format"}) for entry in sent] == [["content"], ["contentBase64"], ["sha256"]]
 
 
-def test_what_is_said_twice_must_be_the_same() -> None:
+def test_conflicting_questions_are_rejected() -> None:
     with pytest.raises(errors.InvalidRequest, match="twice"):
         protocol.creation("Shall I?", {"agent_id": "a", "payload": {"question": "Shall I not?"}})
 
 
-def test_the_body_has_the_names_the_api_knows() -> None:
+def test_the_request_body_uses_the_api_field_names() -> None:
     body = protocol.creation(
         "Shall I?", {"agent_id": "a", "run_id": "r", "ttl_seconds": 5, "breakpoint_id": "g", "title": None}
     )
@@ -248,6 +248,6 @@ def test_the_body_has_the_names_the_api_knows() -> None:
 
 
 @pytest.mark.parametrize("text", ["..", "../tokens", "a/b", "", "a?b", "ä"])
-def test_an_id_cannot_lead_elsewhere(text: str) -> None:
+def test_an_id_cannot_change_the_request_path(text: str) -> None:
     with pytest.raises(errors.NotFound):
         protocol.address(text, "status")

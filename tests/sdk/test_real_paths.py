@@ -1,11 +1,11 @@
-"""The hook says where paths lead, so that a symbolic link does not hide a file that configures gates."""
+"""The hook reports resolved paths, so that a symbolic link cannot hide access to a file that configures gates."""
 
 from pathlib import Path
 
 from assent.sdk.real_paths import real_paths
 
 
-def test_links_are_resolved_in_paths_and_in_commands(tmp_path: Path) -> None:
+def test_symlinks_are_resolved_in_paths_and_commands(tmp_path: Path) -> None:
     home = tmp_path.resolve()
     (home / ".claude").mkdir()
     (home / "notes").symlink_to(".claude")
@@ -22,6 +22,6 @@ def test_links_are_resolved_in_paths_and_in_commands(tmp_path: Path) -> None:
     }
 
 
-def test_what_cannot_be_a_path_stays_as_it_is(tmp_path: Path) -> None:
+def test_values_that_are_not_paths_are_not_resolved(tmp_path: Path) -> None:
     assert real_paths({"path": "a\x00b"}, str(tmp_path)) == {"path": "a\x00b"}
     assert real_paths({"path": 5}, str(tmp_path)) == {}

@@ -1,4 +1,4 @@
-"""Receipts in the SDK: the digest is the server's, and whatever is not exactly right is refused."""
+"""Receipts in the SDK: the digest equals the server's, and anything that does not match is rejected."""
 
 import base64
 import json
@@ -14,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from assent.domain.receipts import key_id, public_key, spelt
+from assent.contracts import receipts as wire
+from assent.core.receipts import key_id, public_key, spelt
+from assent.kernel.settings import Settings
 from assent.sdk import protocol, receipts
 from assent.sdk.client import Assent
 from assent.sdk.errors import (
@@ -30,9 +32,7 @@ from assent.sdk.files import ContextFile
 from assent.sdk.protocol import Lost, Pace, Reply
 from assent.sdk.receipts import Receipt, ReceiptKey, content_digest
 from assent.sdk.values import Value
-from assent.settings import Settings
-from assent.wire import receipts as wire
-from tests.domain.test_receipts import APPROVAL, ID, KEYS, NOW, issued
+from tests.core.test_receipts import APPROVAL, ID, KEYS, NOW, issued
 from tests.sdk.test_protocol import World
 from tests.support.nodes import prepared, server
 
@@ -41,7 +41,7 @@ SECONDS = NOW / 1_000_000
 
 @dataclass(frozen=True)
 class Place:
-    """A running server, and who may talk to it."""
+    """A running server and its tokens."""
 
     url: str
     agent_token: str
@@ -107,7 +107,7 @@ bodies = st.fixed_dictionaries(
 
 @settings(max_examples=150)
 @given(body=bodies)
-def test_the_digest_is_the_one_the_server_gives(place: Place, body: Any) -> None:
+def test_the_client_computes_the_same_digest_as_the_server(place: Place, body: Any) -> None:
     answer = httpx2.post(
         f"{place.url}/api/breakpoints",
         content=json.dumps(body).encode(),
@@ -120,7 +120,7 @@ def test_the_digest_is_the_one_the_server_gives(place: Place, body: Any) -> None
     assert content_digest(body, project="other") != answer.json()["digest"]
 
 
-def test_the_digest_covers_files_however_they_were_sent(place: Place) -> None:
+def test_the_digest_covers_inline_and_uploaded_files(place: Place) -> None:
     files = [
         ContextFile("plan.md", "markdown", "# Größe\n".encode()),
         ContextFile("a.bin", "image", b"\x00\xff"),
@@ -139,12 +139,12 @@ def test_the_digest_covers_files_however_they_were_sent(place: Place) -> None:
 @pytest.mark.parametrize(
     "body", [{}, {"agentId": "a"}, {"agentId": "a", "payload": 1}, {"agentId": "a", "payload": {"x": float("nan")}}]
 )
-def test_what_could_not_be_raised_has_no_digest(body: Any) -> None:
+def test_an_invalid_breakpoint_has_no_digest(body: Any) -> None:
     with pytest.raises(InvalidRequest):
         content_digest(body, project="default")
 
 
-def test_a_receipt_is_fetched_checked_and_used_once(place: Place) -> None:
+def test_a_receipt_can_be_consumed_only_once(place: Place) -> None:
     body = protocol.creation("Shall I?", {"agent_id": "tester", "payload": {"size": 3}})
     with place.agent() as agent:
         receipt = agent.receipt(place.approved(payload={"size": 3}))
@@ -156,7 +156,7 @@ def test_a_receipt_is_fetched_checked_and_used_once(place: Place) -> None:
     assert (use.breakpoint_id, use.nonce) == (receipt.approval.breakpoint_id, receipt.approval.nonce)
 
 
-def test_other_arguments_than_the_approved_ones_are_refused_and_use_nothing(place: Place) -> None:
+def test_different_arguments_are_rejected_without_consuming_the_receipt(place: Place) -> None:
     other = protocol.creation("Shall I?", {"agent_id": "tester", "payload": {"size": 4}})
     with place.agent() as agent:
         receipt = agent.receipt(place.approved(payload={"size": 3}))
@@ -169,7 +169,9 @@ def test_other_arguments_than_the_approved_ones_are_refused_and_use_nothing(plac
         agent.consume_receipt(receipt)
 
 
-def test_a_pinned_key_is_trusted_instead_of_the_servers_word(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pinned_key_is_trusted_instead_of_the_keys_from_the_server(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with place.agent() as agent:
         receipt = agent.receipt(place.approved())
         (ours,) = agent.receipt_keys().items
@@ -183,7 +185,7 @@ def test_a_pinned_key_is_trusted_instead_of_the_servers_word(place: Place, monke
         agent.consume_receipt(receipt)
 
 
-def test_a_rejected_one_has_no_receipt(place: Place) -> None:
+def test_waiting_and_rejected_breakpoints_have_no_receipt(place: Place) -> None:
     with place.agent() as agent, Assent(place.url, place.reviewer_token) as reviewer:
         made = agent.create("No?", agent_id="a")
         with pytest.raises(NoReceipt, match="waiting"):
@@ -193,7 +195,7 @@ def test_a_rejected_one_has_no_receipt(place: Place) -> None:
             agent.receipt(made.id)
 
 
-def test_what_check_refuses_it_refuses_with_the_clock_in_seconds() -> None:
+def test_check_rejects_expired_and_mismatched_receipts() -> None:
     receipts.check(issued(), KEYS, now=SECONDS, digest=APPROVAL.digest)
     with pytest.raises(ReceiptExpired):
         receipts.check(issued(), KEYS, now=SECONDS + 3600)
@@ -210,7 +212,7 @@ def fetched(reply: Reply, breakpoint_id: str = ID) -> Receipt:
     return result
 
 
-def test_what_the_server_sends_is_read_strictly() -> None:
+def test_receipts_from_the_server_are_parsed_strictly() -> None:
     text = issued().text()
 
     assert fetched(said(text.encode())) == issued()
@@ -238,7 +240,7 @@ def consuming(pace: Pace) -> Any:
     return receipts.consuming(issued(), key="k", pace=pace, patience=10)
 
 
-def test_a_use_whose_answer_was_lost_is_asked_for_again_with_the_same_key() -> None:
+def test_a_lost_consume_response_is_retried_with_the_same_key() -> None:
     world = World([(0, Lost("broken", sent=True)), (0, said({}, 503)), (0, used())])
 
     assert world.run(consuming).used_by == "agent:a"
@@ -247,12 +249,12 @@ def test_a_use_whose_answer_was_lost_is_asked_for_again_with_the_same_key() -> N
 
 
 @pytest.mark.parametrize("changes", [{"nonce": "0" * 64}, {"breakpointId": "bp_x"}])
-def test_an_answer_about_another_receipt_is_not_a_use(changes: dict[str, str]) -> None:
+def test_a_response_about_another_receipt_is_rejected(changes: dict[str, str]) -> None:
     with pytest.raises(UnexpectedAnswer, match="a different receipt"):
         World([(0, used(**changes))]).run(consuming)
 
 
-def test_nothing_is_used_that_does_not_check() -> None:
+def test_an_invalid_receipt_is_not_consumed() -> None:
     def flow(pace: Pace) -> Any:
         return receipts.accepting(
             issued(), keys=KEYS, now=SECONDS, key=uuid.uuid4().hex, pace=pace, patience=0, digest="0" * 64
@@ -270,7 +272,7 @@ def key(**changes: Any) -> ReceiptKey:
     return ReceiptKey(**(fields | {"created_at": "t", "created_by": "x"} | changes))
 
 
-def test_revoked_keys_are_not_trusted_and_misnamed_ones_refused() -> None:
+def test_revoked_keys_are_not_trusted_and_mislabeled_keys_are_rejected() -> None:
     assert receipts.trusted([key()]) == receipts.trusted([key(state="retired")]) == KEYS
     assert receipts.trusted([key(state="revoked")]) == {}
     for wrong in (key(key_id="rkey_0000000000000000"), key(public_key="x"), key(public_key="")):
@@ -278,7 +280,7 @@ def test_revoked_keys_are_not_trusted_and_misnamed_ones_refused() -> None:
             receipts.trusted([wrong])
 
 
-def test_no_pinned_key_is_none_and_a_bad_one_is_not() -> None:
+def test_pinned_returns_none_without_a_key_and_raises_for_an_invalid_one() -> None:
     assert receipts.pinned({}) is None
     assert receipts.pinned({"ASSENT_RECEIPT_KEY": " "}) is None
     assert receipts.pinned({"ASSENT_RECEIPT_KEY": spelt(public_key(b"\x01" * 32))}) == KEYS
@@ -294,12 +296,12 @@ PAIRS: list[tuple[type[Value], type[BaseModel]]] = [
 
 
 @pytest.mark.parametrize(("value", "model"), PAIRS, ids=lambda pair: pair.__name__)
-def test_a_value_has_exactly_the_fields_of_the_wire(value: type[Value], model: type[BaseModel]) -> None:
+def test_each_value_has_exactly_the_fields_of_its_wire_model(value: type[Value], model: type[BaseModel]) -> None:
     declared = {field.encode_name for field in msgspec.structs.fields(value)}
 
     assert declared == {field.alias for field in model.model_fields.values()}
 
 
-def test_the_wire_knows_every_field_of_a_receipt() -> None:
+def test_the_wire_model_has_every_receipt_field() -> None:
     wire.ReceiptView.model_validate(issued().body())
     assert set(json.loads(issued().text())) <= {field.alias for field in wire.ReceiptView.model_fields.values()}

@@ -1,4 +1,4 @@
-"""Rules through the client, against a server that says what it is told to."""
+"""The client's rule calls, with a scripted server."""
 
 import json
 from typing import Any
@@ -37,7 +37,7 @@ def result() -> bytes:
     return json.dumps({"result": TESTED}).encode()
 
 
-def test_what_is_left_out_is_not_sent_and_what_is_taken_away_is() -> None:
+def test_omitted_fields_are_not_sent_but_cleared_fields_are() -> None:
     with scripted([Say(200, WHOLE)]) as fake, Assent(fake.url, "t") as assent:
         assent.add_rule("a.*", note="n", why="w")
         assent.change_rule(RULE, note=None, expires_at=None)
@@ -48,26 +48,26 @@ def test_what_is_left_out_is_not_sent_and_what_is_taken_away_is() -> None:
 
 
 @pytest.mark.parametrize("rule_id", ["", "nonsense", "rule-A", "../people", "rule-a/b", "rule-a?x"])
-def test_what_cannot_be_a_rule_is_not_asked_for(rule_id: str) -> None:
+def test_an_invalid_rule_id_is_rejected_without_a_request(rule_id: str) -> None:
     with scripted([Say(200, WHOLE)]) as fake, Assent(fake.url, "t") as assent, pytest.raises(NotFound):
         assent.rule(rule_id)
     assert fake.heard == []
 
 
-def test_a_rule_is_not_written_twice_when_the_answer_is_lost() -> None:
+def test_adding_a_rule_is_not_retried_after_a_503() -> None:
     with scripted([UNAVAILABLE, Say(201, WHOLE)]) as fake, Assent(fake.url, "t") as assent, pytest.raises(Unavailable):
         assent.add_rule("a.*")
     assert len(fake.heard) == 1
 
 
-def test_an_import_says_what_it_may_do_in_its_address() -> None:
+def test_import_options_are_sent_as_query_parameters() -> None:
     done = {"dryRun": True, "added": 0, "changed": 0, "unchanged": 0, "removed": 0, "totalRules": 0, "items": []}
     with scripted([Say(200, done)]) as fake, Assent(fake.url, "t") as assent:
         assent.import_rules({"rules": []}, dry_run=True, why="a b")
     assert fake.heard[0].path == "/api/rules/import?dryRun=true&replace=false&why=a+b"
 
 
-def test_a_backtest_tells_how_far_it_is_and_begins_again_when_it_is_cut() -> None:
+def test_a_backtest_reports_progress_and_restarts_after_a_disconnect() -> None:
     told: list[tuple[int, int]] = []
     with (
         scripted([RESET, lines(progress(4), progress(9), result())]) as fake,
@@ -82,7 +82,7 @@ def _accepts(heard: Heard) -> str:
     return heard.headers["accept"]
 
 
-def test_without_anybody_to_tell_a_backtest_is_one_answer() -> None:
+def test_a_backtest_without_a_progress_callback_is_a_single_response() -> None:
     with scripted([Say(200, TESTED)]) as fake, Assent(fake.url, "t") as assent:
         assert assent.backtest("a.*").scanned == 1
     assert "ndjson" not in _accepts(fake.heard[0])
@@ -97,6 +97,6 @@ def test_without_anybody_to_tell_a_backtest_is_one_answer() -> None:
         (Say(422, {"code": "invalid_pattern", "detail": "x", "line": 1, "column": 2}), PatternError),
     ],
 )
-def test_a_backtest_without_a_result_is_an_error(answer: Say, error: type[Exception]) -> None:
+def test_a_backtest_without_a_result_raises(answer: Say, error: type[Exception]) -> None:
     with scripted([answer]) as fake, Assent(fake.url, "t", patience=0) as assent, pytest.raises(error):
         assent.backtest("a.*", on_progress=lambda *_: None)

@@ -1,4 +1,4 @@
-"""What we sign, the sources take: and nothing else."""
+"""Sources accept webhooks that the SDK signs, and reject all others."""
 
 import base64
 import dataclasses
@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from assent.domain.errors import Unauthenticated
-from assent.domain.instants import SECOND
-from assent.ports import Hook, Incoming
+from assent.core.errors import Unauthenticated
+from assent.core.timestamps import SECOND
+from assent.kernel.ports import Incoming
 from assent.sdk.signing import SIGNERS, Call, digest, signed
-from assent.sources.registry import KINDS
-from assent.sources.tools import SourceTools
+from assent.triggers.ports import Hook
+from assent.triggers.sources.registry import KINDS
+from assent.triggers.sources.tools import SourceTools
 
 AT = 1_800_000_000
 SECRET = "It's a Secret to Everybody"
@@ -45,7 +46,7 @@ def incoming(headers: dict[str, str], body: bytes) -> Incoming:
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_a_source_takes_what_is_signed_for_it(name: str) -> None:
+def test_a_source_accepts_a_correctly_signed_request(name: str) -> None:
     hook, secret = made(name)
     headers = signed(name.split(maxsplit=1)[0], secret, CALL)
     [event] = hook.take(incoming(headers, CALL.body), key=None)
@@ -54,7 +55,7 @@ def test_a_source_takes_what_is_signed_for_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_a_source_refuses_what_is_signed_with_another_secret(name: str) -> None:
+def test_a_source_rejects_a_request_signed_with_another_secret(name: str) -> None:
     hook, secret = made(name)
     other = "whsec_" + base64.b64encode(b"another secret of 24 bytes").decode() if secret == WHSEC else "another"
     with pytest.raises(Unauthenticated):
@@ -62,32 +63,32 @@ def test_a_source_refuses_what_is_signed_with_another_secret(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(SOURCES) - {"bearer", "gitlab"}))
-def test_a_source_refuses_another_body_than_the_signed_one(name: str) -> None:
+def test_a_source_rejects_a_modified_body(name: str) -> None:
     hook, secret = made(name)
     with pytest.raises(Unauthenticated):
         hook.take(incoming(signed(name.split(maxsplit=1)[0], secret, CALL), CALL.body + b" "), key=None)
 
 
-def test_every_way_to_sign_is_tried_against_a_source() -> None:
+def test_every_signing_scheme_is_tested_against_a_source() -> None:
     assert {name.split()[0] for name in SOURCES} == set(SIGNERS)
 
 
-def test_the_signatures_are_those_that_the_providers_document() -> None:
+def test_signatures_match_the_providers_documented_examples() -> None:
     assert digest(SECRET, b"Hello, World!") == "757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
     assert digest(SECRET, b"Hello World!") == "a4771c39fbe90f317c7824e83ddef3caae9cb3d976c214ace1f2937e133263c9"
 
 
-def test_a_plain_hmac_goes_where_it_is_wanted() -> None:
+def test_a_plain_hmac_uses_the_configured_header_and_prefix() -> None:
     call = dataclasses.replace(CALL, header="X-Mine", prefix="sha256=")
     assert signed("hmac", SECRET, call) == {"X-Mine": f"sha256={digest(SECRET, CALL.body)}"}
 
 
 @pytest.mark.parametrize("kind", SIGNERS)
-def test_an_empty_secret_signs_nothing(kind: str) -> None:
+def test_signing_with_an_empty_secret_raises(kind: str) -> None:
     with pytest.raises(ValueError, match="empty"):
         signed(kind, "", CALL)
 
 
-def test_a_secret_that_is_not_base64_is_no_secret_of_standard_webhooks() -> None:
+def test_a_standard_webhooks_secret_must_be_base64() -> None:
     with pytest.raises(ValueError, match="base64"):
         signed("standard-webhooks", "whsec_!!", CALL)

@@ -1,10 +1,10 @@
-"""Tool calls as a model makes them: arguments that everybody reads alike, and waiting for several answers."""
+"""Tool calls made by a model: arguments with a single reading, and waiting for several answers."""
 
 from typing import Any
 
 import pytest
 
-from assent.domain.tool_calls import ToolCall
+from assent.core.tool_calls import ToolCall
 from assent.sdk.client import Assent
 from assent.sdk.errors import StillWaiting
 from assent.sdk.tool_calls import plain_arguments, shown_arguments, verdict, waited
@@ -25,25 +25,25 @@ CALL = ToolCall(door="test", tool="deploy", arguments={"target": "a"}, thread="t
         ({}, {}),
     ],
 )
-def test_strict_json_is_shown_as_it_is(given: Any, read: Any) -> None:
+def test_strict_json_arguments_are_shown_unchanged(given: Any, read: Any) -> None:
     assert plain_arguments(given) == shown_arguments(given) == read
 
 
 @pytest.mark.parametrize(
     "given", ['{"a": 1, "a": 2}', '{"a": 9007199254740993}', '{"a": NaN}', "[1]", "text", '{"a": "\\ud800"}']
 )
-def test_a_text_that_can_be_read_in_two_ways_is_shown_as_a_text(given: str) -> None:
+def test_ambiguous_json_text_is_shown_as_text(given: str) -> None:
     assert plain_arguments(given) is None
     assert shown_arguments(given) == {"text": given}
 
 
 @pytest.mark.parametrize("given", [{"a": float("nan")}, {"a": object()}, {"a": {1, 2}}, {"a": 2**60}, {"a": "\udc00"}])
-def test_values_that_are_no_strict_json_are_described(given: dict[str, Any]) -> None:
+def test_values_that_are_not_strict_json_are_shown_as_text(given: dict[str, Any]) -> None:
     assert plain_arguments(given) is None
     assert set(shown_arguments(given)) == {"text"}
 
 
-def test_what_was_said_with_a_rejection_is_told() -> None:
+def test_the_reason_for_a_rejection_is_passed_on() -> None:
     result = BreakpointResult(approved=False, status="released", auto=False, responded_by="ann", feedback="Not today.")
     given = verdict(CALL, Status(status="released", updated_at="", decision="rejected", result=result))
 
@@ -51,7 +51,7 @@ def test_what_was_said_with_a_rejection_is_told() -> None:
     assert given.reason == "Rejected by ann: Not today. The tool was not run."
 
 
-def test_several_are_waited_for_until_all_have_ended() -> None:
+def test_waiting_for_several_breakpoints_ends_when_all_have_ended() -> None:
     with (
         scripted([Say(body=WAITING), Say(body=RELEASED)]) as server,
         Assent(server.url, "t") as client,
@@ -60,7 +60,7 @@ def test_several_are_waited_for_until_all_have_ended() -> None:
     assert [each.status for each in found] == ["released", "released"]
 
 
-def test_the_time_to_wait_is_for_all_of_them_together() -> None:
+def test_one_timeout_covers_all_awaited_breakpoints() -> None:
     with scripted([Say(body=RELEASED), Say(body=WAITING)]) as server, Assent(server.url, "t") as client:
         with pytest.raises(StillWaiting):
             client.perform(waited(client.calls, [ID, ID], timeout=0))

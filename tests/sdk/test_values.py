@@ -1,4 +1,4 @@
-"""The SDK's values and errors are those of the API, whichever side changes first."""
+"""The SDK's values and errors match the API, even if one of them is newer."""
 
 import json
 from typing import Any
@@ -7,12 +7,12 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 
-from assent.domain import errors as domain_errors
+from assent.contracts import breakpoints as wire
+from assent.contracts.deliveries import AttemptView, DeliveryPage, DeliveryView, DeliveryWithLog
+from assent.contracts.tokens import NewTokenView
+from assent.core import errors as domain_errors
 from assent.http.problems import STATUS
 from assent.sdk import errors, values
-from assent.wire import breakpoints as wire
-from assent.wire.deliveries import AttemptView, DeliveryPage, DeliveryView, DeliveryWithLog
-from assent.wire.tokens import NewTokenView
 
 PAIRS: list[tuple[type[values.Value], type[BaseModel]]] = [
     (values.Breakpoint, wire.BreakpointView),
@@ -31,31 +31,31 @@ PAIRS: list[tuple[type[values.Value], type[BaseModel]]] = [
 
 
 @pytest.mark.parametrize(("value", "model"), PAIRS, ids=lambda pair: pair.__name__)
-def test_a_value_has_exactly_the_fields_of_the_wire(value: type[values.Value], model: type[BaseModel]) -> None:
+def test_each_value_has_exactly_the_fields_of_its_wire_model(value: type[values.Value], model: type[BaseModel]) -> None:
     declared = {field.encode_name for field in msgspec.structs.fields(value)}
 
     assert declared == {field.alias for field in model.model_fields.values()}
 
 
 @pytest.mark.parametrize(("value", "model"), PAIRS, ids=lambda pair: pair.__name__)
-def test_a_value_requires_no_more_than_the_server_promises(value: Any, model: type[BaseModel]) -> None:
+def test_each_value_requires_only_fields_that_the_server_guarantees(value: Any, model: type[BaseModel]) -> None:
     required = {field.encode_name for field in msgspec.structs.fields(value) if field.required}
 
     assert required <= {field.alias for field in model.model_fields.values() if field.is_required()}
 
 
-def test_a_field_from_a_newer_server_is_passed_over() -> None:
+def test_unknown_fields_from_a_newer_server_are_ignored() -> None:
     found = msgspec.json.decode(b'{"sha256": "x", "size": 1, "colour": "red"}', type=values.UploadedFile)
 
     assert found.size == 1
 
 
-def test_every_problem_of_the_api_has_its_exception() -> None:
+def test_every_api_problem_has_an_exception() -> None:
     assert {kind.code for kind in STATUS} <= set(errors.BY_CODE)
     assert all(errors.BY_CODE[kind.code] is kind for kind in STATUS)
 
 
-def test_the_tree_in_the_docstring_names_every_exception() -> None:
+def test_the_docstring_tree_lists_every_exception() -> None:
     assert errors.__doc__ is not None
     named = {line.strip("│├└─ ").split()[0] for line in errors.__doc__.splitlines() if "──" in line}
 
@@ -77,18 +77,18 @@ def test_no_two_exceptions_share_a_code() -> None:
     assert len(set(ours)) == len(ours)
 
 
-def test_every_code_of_the_servers_tree_has_its_exception_and_no_other_has() -> None:
+def test_the_server_error_codes_map_exactly_to_the_client_exceptions() -> None:
     tree = {kind.code: kind for kind in _below(domain_errors.AssentError) if kind.__module__ == domain_errors.__name__}
 
     assert tree == errors.BY_CODE
 
 
 @pytest.mark.parametrize("code", ["unreachable", "still_waiting", "rejected", "not_approved", "bad_address"])
-def test_a_server_cannot_make_a_client_believe_what_only_a_client_can_know(code: str) -> None:
+def test_a_server_cannot_trigger_client_side_error_codes(code: str) -> None:
     assert isinstance(errors.from_problem({"code": code, "detail": "x"}, status=400), errors.UnexpectedAnswer)
 
 
-def test_a_problem_keeps_its_sentence_and_its_details() -> None:
+def test_a_problem_keeps_its_message_and_details() -> None:
     error = errors.from_problem(
         {"code": "already_ended", "detail": "Too late.", "standing": {"decision": "rejected"}}, status=409
     )
@@ -98,7 +98,7 @@ def test_a_problem_keeps_its_sentence_and_its_details() -> None:
     assert error.details["standing"] == {"decision": "rejected"}
 
 
-def test_a_problem_of_a_newer_server_is_still_an_error_of_ours() -> None:
+def test_an_unknown_problem_code_becomes_unexpected_answer() -> None:
     error = errors.from_problem({"code": "on_fire", "detail": "Hot."}, status=418)
 
     assert isinstance(error, errors.UnexpectedAnswer)
@@ -110,7 +110,7 @@ RESULT = values.BreakpointResult(
 )
 
 
-def test_a_result_is_json_with_the_names_of_the_api() -> None:
+def test_a_result_serializes_with_the_api_field_names() -> None:
     told = json.loads(json.dumps(RESULT.to_dict()))
 
     assert told == {
@@ -120,7 +120,7 @@ def test_a_result_is_json_with_the_names_of_the_api() -> None:
     assert msgspec.convert(told, values.BreakpointResult) == RESULT
 
 
-def test_a_result_prints_what_it_holds() -> None:
+def test_the_repr_of_a_result_lists_its_fields() -> None:
     assert repr(RESULT) == (
         "BreakpointResult(approved=True, status='released', auto=False, decision='approved', responded_by='ann',"
         " answers={'n': 1})"

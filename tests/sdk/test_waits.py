@@ -1,4 +1,4 @@
-"""Waiting with somebody to tell, and following the stream, without a socket."""
+"""Waiting with listeners and following the event stream, without sockets."""
 
 import itertools
 import json
@@ -62,10 +62,7 @@ def heard_in(world: World, audience: Audience) -> Any:
     return world.run(lambda pace: waiting(ID, pace=pace, patience=60, audience=audience))
 
 
-# ── a wait that tells ──
-
-
-def test_each_comment_is_told_once_also_one_from_before_the_wait() -> None:
+def test_each_comment_is_reported_once_including_earlier_ones() -> None:
     told: list[str] = []
     world = World([
         (0.0, said(comment(1), updated="t1")),
@@ -79,7 +76,7 @@ def test_each_comment_is_told_once_also_one_from_before_the_wait() -> None:
     assert told == ["c1", "c2"]
 
 
-def test_a_wait_with_somebody_to_tell_looks_first_and_after_each_news() -> None:
+def test_a_wait_with_callbacks_fetches_first_and_after_each_update() -> None:
     world = World([
         (0.0, said(updated="t1")),
         (0.0, said(updated="t1")),
@@ -94,7 +91,7 @@ def test_a_wait_with_somebody_to_tell_looks_first_and_after_each_news() -> None:
     assert world.pauses == []
 
 
-def test_a_text_that_a_listener_returns_is_the_reply_and_is_not_told_again() -> None:
+def test_text_returned_by_a_comment_callback_is_posted_as_a_reply() -> None:
     whole = Reply(200, {}, json.dumps(_whole()).encode())
     world = World([
         (0.0, said(comment(1), updated="t1")),
@@ -111,7 +108,7 @@ def test_a_text_that_a_listener_returns_is_the_reply_and_is_not_told_again() -> 
     assert reply.headers["Idempotency-Key"] == "reply-fb_1"
 
 
-def test_an_answer_that_the_decision_overtakes_is_no_failure() -> None:
+def test_a_reply_that_arrives_after_the_decision_is_not_an_error() -> None:
     late = Reply(409, {}, b'{"code": "already_ended", "detail": "Too late."}')
     world = World([
         (0.0, said(comment(1), updated="t1")),
@@ -132,7 +129,7 @@ def _whole() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_every_event_is_told_in_order_up_to_the_last() -> None:
+def test_events_are_reported_in_order_up_to_the_last() -> None:
     told: list[int] = []
     world = World([
         (0.0, said(updated="t1")),
@@ -147,7 +144,7 @@ def test_every_event_is_told_in_order_up_to_the_last() -> None:
     assert told == [1, 2, 3]
 
 
-def test_a_server_whose_time_changes_at_every_request_is_not_believed_for_ever() -> None:
+def test_polling_slows_down_if_the_update_time_changes_on_every_request() -> None:
     world = World([(0.0, status(updated=f"t{n}")) for n in range(100)] + [(0.0, status("released"))])
 
     world.wait()
@@ -156,7 +153,7 @@ def test_a_server_whose_time_changes_at_every_request_is_not_believed_for_ever()
     assert world.pauses[-1].seconds > LONGEST_PAUSE / 2
 
 
-def test_a_quiet_slice_makes_news_believable_again() -> None:
+def test_a_quiet_slice_allows_fast_polling_again() -> None:
     hour = [(0.0, status(updated=f"a{n}")) for n in range(15)] + [(SLICE_SECONDS, status(updated="a14"))]
     more = [(0.0, status(updated=f"b{n}")) for n in range(15)]
     world = World([(SLICE_SECONDS, status(updated="t")), *hour, *more, (0.0, status("released"))])
@@ -166,11 +163,8 @@ def test_a_quiet_slice_makes_news_believable_again() -> None:
     assert world.pauses == []
 
 
-# ── the stream ──
-
-
 class Radio:
-    """Performs the flow of a stream: what comes of each step is written down before."""
+    """Performs the flow of a stream with scripted outcomes."""
 
     def __init__(self, outcomes: Sequence[StreamOutcome], *, after: int = 0, patience: float = 60.0) -> None:
         self.clock = 1000.0
@@ -204,7 +198,7 @@ class Radio:
         return self._left.pop(0)
 
 
-def test_a_stream_gives_every_event_and_ends_with_the_last() -> None:
+def test_a_stream_yields_every_event_and_ends_after_the_last() -> None:
     radio = Radio([STREAM, Heard(sse(event(1, "created"), event(2))), Heard(sse(event(3, "released"), event(4)))]).run()
 
     assert radio.events == [1, 2, 3]
@@ -212,7 +206,7 @@ def test_a_stream_gives_every_event_and_ends_with_the_last() -> None:
 
 
 @pytest.mark.parametrize("trouble", [END, BROKEN, GONE], ids=["ended", "broken", "gone"])
-def test_a_stream_that_breaks_is_taken_up_where_it_broke(trouble: StreamOutcome) -> None:
+def test_an_interrupted_stream_resumes_after_the_last_complete_event(trouble: StreamOutcome) -> None:
     half = sse(event(3))[:-20]
     radio = Radio(
         [STREAM, Heard(sse(event(1), event(2))), Heard(half), trouble, STREAM, Heard(sse(event(3, "expired")))]
@@ -224,7 +218,7 @@ def test_a_stream_that_breaks_is_taken_up_where_it_broke(trouble: StreamOutcome)
 
 
 @pytest.mark.parametrize("trouble", [GONE, refusal(503, "unavailable"), refusal(502), refusal(429, "rate_limited")])
-def test_trouble_never_makes_a_stream_spin(trouble: Outcome) -> None:
+def test_failed_stream_connections_back_off_between_attempts(trouble: Outcome) -> None:
     radio = Radio([trouble] * 8 + [STREAM, Heard(sse(event(1, "released")))]).run()
 
     assert radio.events == [1]
@@ -232,7 +226,7 @@ def test_trouble_never_makes_a_stream_spin(trouble: Outcome) -> None:
     assert radio.pauses[-1].seconds > radio.pauses[0].seconds
 
 
-def test_a_server_that_ends_each_stream_at_once_is_not_hammered() -> None:
+def test_streams_that_end_immediately_are_retried_with_backoff() -> None:
     quiet: list[StreamOutcome] = [STREAM, END, status()]
     radio = Radio([*quiet * 10, STREAM, Heard(sse(event(1, "released")))]).run()
 
@@ -240,33 +234,33 @@ def test_a_server_that_ends_each_stream_at_once_is_not_hammered() -> None:
     assert radio.pauses[-1].seconds > LONGEST_PAUSE / 2
 
 
-def test_signs_of_life_renew_the_patience() -> None:
+def test_keep_alive_comments_reset_the_patience() -> None:
     alive: list[StreamOutcome] = [STREAM, Heard(b": still waiting\n\n"), BROKEN]
     radio = Radio([*alive * 30, STREAM, Heard(sse(event(1, "released")))], patience=10)
 
     assert radio.run().events == [1]
 
 
-def test_a_stream_gives_up_when_nobody_answers_for_as_long_as_it_is_patient() -> None:
+def test_a_stream_gives_up_when_the_server_stays_unreachable_beyond_the_patience() -> None:
     with pytest.raises(errors.Unreachable):
         Radio([GONE] * 1000, patience=30).run()
 
 
-def test_a_stream_of_what_ended_before_the_number_asked_for_ends() -> None:
+def test_a_stream_ends_if_the_breakpoint_ended_before_the_requested_event() -> None:
     radio = Radio([STREAM, END, status("released"), STREAM, END], after=7).run()
 
     assert radio.events == []
     assert radio.resumed == ["7", "7"]
 
 
-def test_what_ends_between_two_streams_is_still_told() -> None:
+def test_an_end_between_two_streams_is_still_reported() -> None:
     radio = Radio([STREAM, END, status("released"), STREAM, Heard(sse(event(8, "released")))], after=7).run()
 
     assert radio.events == [8]
 
 
 @pytest.mark.parametrize(("code", "problem"), [(401, "unauthenticated"), (404, "not_found"), (422, "invalid_request")])
-def test_a_stream_ends_at_once_when_trying_again_cannot_help(code: int, problem: str) -> None:
+def test_a_stream_raises_immediately_on_permanent_errors(code: int, problem: str) -> None:
     with pytest.raises(errors.BY_CODE[problem]):
         Radio([refusal(code, problem)]).run()
 
@@ -274,13 +268,13 @@ def test_a_stream_ends_at_once_when_trying_again_cannot_help(code: int, problem:
 @pytest.mark.parametrize(
     "answer", [[Reply(200, {"content-type": "text/html"}, b"")], [STREAM, Heard(b"data: {}\n\n")], [refusal(302)]]
 )
-def test_an_address_that_is_not_assent_is_told_so(answer: list[StreamOutcome]) -> None:
+def test_a_stream_from_another_service_raises_unexpected_answer(answer: list[StreamOutcome]) -> None:
     with pytest.raises(errors.UnexpectedAnswer):
         Radio(answer).run()
 
 
 @given(cuts=st.lists(st.integers(0, 900)), text=st.text(max_size=60))
-def test_however_a_stream_is_cut_into_pieces_the_events_are_the_same(cuts: list[int], text: str) -> None:
+def test_chunk_boundaries_do_not_affect_the_parsed_events(cuts: list[int], text: str) -> None:
     whole = b": alive\n\n" + sse(event(1, comment=text), event(2)) + sse(event(3, "released")).replace(b"\n", b"\r\n")
     places = [0, *sorted(cuts), len(whole)]
     pieces = [whole[begin:end] for begin, end in itertools.pairwise(places) if begin < end]
@@ -289,7 +283,7 @@ def test_however_a_stream_is_cut_into_pieces_the_events_are_the_same(cuts: list[
 
 
 @given(st.lists(st.binary(max_size=20)))
-def test_lines_are_cut_at_line_feeds_and_nowhere_else(chunks: list[bytes]) -> None:
+def test_lines_are_split_only_at_line_feeds(chunks: list[bytes]) -> None:
     lines = Lines()
     found = [line for chunk in chunks for line in lines.add(chunk)] + lines.end()
     expected = [line.removesuffix(b"\r") for line in b"".join(chunks).split(b"\n")[:-1]]
@@ -298,7 +292,7 @@ def test_lines_are_cut_at_line_feeds_and_nowhere_else(chunks: list[bytes]) -> No
     assert b"".join(found[len(expected) :]) == b"".join(chunks).split(b"\n")[-1]
 
 
-def test_a_line_without_an_end_is_refused_before_it_fills_the_memory() -> None:
+def test_an_endless_line_is_rejected_before_it_exhausts_memory() -> None:
     lines = Lines()
 
     lines.add(b"x" * LONGEST_LINE)

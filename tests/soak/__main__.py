@@ -16,7 +16,7 @@ MOST_SHOWN = 20
 
 
 def bound(trials: int) -> str:
-    """Return the upper bound from the rule of three: no failure in N trials."""
+    """Return the upper bound for the failure rate after N trials without a failure, by the rule of three."""
     return f"below {3 / trials:.1e}" if trials else "nothing was tried"
 
 
@@ -38,7 +38,7 @@ async def searched(name: str, url: str, budget: float) -> Found:
 
 
 async def run(names: list[str], budget: float) -> list[str]:
-    """Run the searches one after the other, and return the rows of the report."""
+    """Run the searches one after another, and return the rows of the report."""
     rows: list[str] = []
     with postgres(settings=NO_WAITING if names == ["model"] else "") as url:
         for name in names:

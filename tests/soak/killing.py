@@ -1,4 +1,4 @@
-"""Thousands of kills, in parallel, of the server, nodes, PostgreSQL and migrations, each round with new data."""
+"""Kills the server, nodes, PostgreSQL and migrations thousands of times in parallel, with new data in each round."""
 
 import asyncio
 import contextlib
@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from assent.app import migrate
-from assent.settings import Settings
+from assent.installation import migrate
+from assent.kernel.settings import Settings
 from tests.faults import kills as deaths
 from tests.faults.kills import Campaign, Report
 from tests.support.cluster import binaries, cluster
@@ -23,7 +23,7 @@ from tests.support.zygote import Zygote, zygote
 KILLS_PER_ROUND = 200
 MIGRATION_STEP = 12
 MIGRATION_PAUSE = 60.0
-"""Seconds between two rounds of migrations, which have fewer places to be killed than a server."""
+"""Seconds between two rounds of migrations, which have fewer points to kill them at than a server."""
 MOST_SHOWN = 20
 
 
@@ -69,7 +69,7 @@ class Killing:
             self.say(f"seed {seed}: {self.finished[what].told()}")
 
     async def _round(self, what: str, forking: Zygote, seed: int) -> Report:
-        """Run until its kills or the time is used up; keep the data if anything was wrong."""
+        """Run until the planned kills are done or the time is over; keep the data if anything was wrong."""
         with contextlib.ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="assent-soak-")))
             kill: deaths.Kill = deaths.one_server
@@ -96,7 +96,7 @@ class Killing:
             return report
 
     async def _migrations(self) -> None:
-        """Kill migrations at one statement after the other, each time with a different first statement."""
+        """Kill migrations at one statement after another, starting with a different statement each time."""
         while time.monotonic() < self.until:
             for database in ([], ["--database", self.url]):
                 await self._migration(database)

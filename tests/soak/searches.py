@@ -1,4 +1,4 @@
-"""Long searches for faults: each records its trials and what must not happen, and ends with `fsck`."""
+"""Long searches for faults: each counts its trials, records violations, and ends with `fsck`."""
 
 import asyncio
 import contextlib
@@ -15,8 +15,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TypeAlias
 
-from assent.app import migrate
-from assent.settings import Settings
+from assent.installation import migrate
+from assent.kernel.settings import Settings
 from tests.conformance.walk import Walk, walk
 from tests.faults import disk as disks
 from tests.faults import kills as deaths
@@ -49,7 +49,7 @@ Soak: TypeAlias = Callable[[str, float], Awaitable[Found]]
 
 SOAKS: dict[str, Soak] = {}
 STEPS_PER_PAIR = 50_000
-# The model tests agreement, not durability, so it does not wait for a disk.
+# The model search tests whether the databases agree, not durability, so it need not wait for a disk.
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 RACES_PER_ARENA = 4_000
 WAITS_PER_ROUND = 400
@@ -76,7 +76,7 @@ def say(text: str) -> None:
 
 
 def sound(settings: Settings) -> list[str]:
-    """Return the complaints of Assent's own checks."""
+    """Run Assent's checks on the data, and return their findings."""
     return [*said(settings, "fsck"), *said(settings, "audit", "verify")]
 
 
@@ -95,9 +95,9 @@ def both(url: str) -> Iterator[list[Settings]]:
 
 @soak("model")
 async def model(url: str, until: float) -> Found:
-    """Walk the model, SQLite and PostgreSQL in step, with new databases for each segment."""
+    """Take the same random steps in the model, SQLite and PostgreSQL, with new databases for each segment."""
     loop = asyncio.get_running_loop()
-    walkers = 2 * (os.cpu_count() or 1)  # each of them spends half of its time waiting for a database
+    walkers = 2 * (os.cpu_count() or 1)  # each one spends half of its time waiting for a database
     total = made = 0
     wrong: list[str] = []
 
@@ -117,7 +117,7 @@ async def model(url: str, until: float) -> Found:
 
 
 def stretch(url: str, seed: int, until: float) -> tuple[int, int, list[str]]:
-    """Walk in this process; return the numbers of steps and breakpoints, and what is wrong with the data."""
+    """Take random steps in this process; return the number of steps and breakpoints, and the findings."""
 
     def enough(run: Walk) -> bool:
         return run.steps >= STEPS_PER_PAIR or time.monotonic() >= until
@@ -132,7 +132,7 @@ def stretch(url: str, seed: int, until: float) -> tuple[int, int, list[str]]:
 
 @soak("races")
 async def races(url: str, until: float) -> Found:
-    """Four actors on two nodes, and simultaneous votes."""
+    """Let four actors race on two nodes, and experts vote simultaneously."""
     total = Tally()
     while time.monotonic() < until:
         seed = random.randrange(2**32)
@@ -157,7 +157,7 @@ async def races(url: str, until: float) -> Found:
 
 @soak("kills")
 async def kills(url: str, until: float) -> Found:
-    """kill -9 of the server, of nodes, of PostgreSQL and of migrations."""
+    """Kill the server, nodes, PostgreSQL and migrations with SIGKILL."""
     reports = await Killing(url, until, say).run()
     wrong = [each for report in reports for each in report.wrong]
     return Found(sum(report.cycles for report in reports), "; ".join(report.told() for report in reports), wrong)
@@ -165,7 +165,7 @@ async def kills(url: str, until: float) -> Found:
 
 @soak("runs")
 async def runs(_: str, until: float) -> Found:
-    """Two hundred runs at a time, decided by competing reviewers while all processes are killed."""
+    """Start two hundred runs at a time, which competing reviewers decide while all processes are killed."""
     found = Found(0, "runs under kills of everything below them")
     first = True
     while first or time.monotonic() < until:
@@ -190,7 +190,7 @@ async def runs(_: str, until: float) -> Found:
 
 @soak("notifications")
 async def notifications(url: str, until: float) -> Found:
-    """Waits on one node, decisions on the other, and all notifications dropped."""
+    """Wait on one node and decide on the other, while all notifications are dropped."""
     total = hints.Report()
     while time.monotonic() < until:
         seed = random.randrange(2**32)
@@ -210,7 +210,7 @@ async def notifications(url: str, until: float) -> Found:
 
 @soak("disk")
 async def disk(_: str, until: float) -> Found:
-    """Writes and syncs that fail anywhere, and what a power cut would leave."""
+    """Make writes and syncs fail at any point, and check what would remain after a power cut."""
     if disks.compiler() is None:
         return Found(0, "not tried: there is no gcc to build the failing disk with")
     total = disks.Report()
@@ -222,7 +222,7 @@ async def disk(_: str, until: float) -> Found:
 
 
 def _broken(total: disks.Report, until: float, seed: int) -> None:
-    """Run one server on one disk, and make it fail again and again."""
+    """Run a server on a disk that fails again and again."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="assent-soak-") as folder, receiving() as receiver:
         settings = Settings(data_dir=Path(folder) / "data")
@@ -249,7 +249,7 @@ def _broken(total: disks.Report, until: float, seed: int) -> None:
 
 @soak("clocks")
 async def clocks(url: str, until: float) -> Found:
-    """Deadlines on a machine whose clock keeps jumping by an hour: none early, and the latest is reported."""
+    """Check deadlines on a machine whose clock keeps jumping by an hour: none is early, and the latest is reported."""
     off: list[float] = []
     wrong: list[str] = []
     while not off or time.monotonic() < until:
@@ -268,7 +268,7 @@ async def clocks(url: str, until: float) -> Found:
 
 @soak("restarts")
 async def restarts(url: str, until: float) -> Found:
-    """Restart two nodes in turn under waiters, again and again."""
+    """Restart two nodes in turn, again and again, while clients are waiting."""
     waits = rounds = 0
     met: Counter[str] = Counter()
     wrong: list[str] = []
@@ -289,7 +289,7 @@ async def restarts(url: str, until: float) -> Found:
 
 @soak("mixed")
 async def mixed(url: str, until: float) -> Found:
-    """An ordinary day on each database in turn, with the measured availability."""
+    """Run an ordinary workload on each database in turn, and report the measured availability."""
     total, wrong, told = Counter[str](), list[str](), list[str]()
     with both(url) as pair:
         for settings, left in zip(pair, (2, 1), strict=True):

@@ -1,12 +1,13 @@
-"""Read the admin log in tests, and check that a request, form or command is recorded in it."""
+"""Reads the admin log, and checks that requests, forms and commands are recorded in it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from assent.domain.admin_log import AdminEvent
-from assent.domain.runs import Line, RunState
-from assent.store.admin_log import SELECT, event_of
-from assent.store.transaction import Transaction
+from assent.db.transaction import Transaction
+from assent.platform.admin_events import AdminEvent
+from assent.platform.admin_log import SELECT, event_of
+from assent.runs.model import Line, RunState
+from assent.runs.store import Runs
 from tests.support.nodes import Node
 
 
@@ -56,10 +57,10 @@ async def failed_run(node: Node, process: str) -> str:
 
     def use_case(tx: Transaction) -> None:
         now = tx.now()
-        taken = tx.runs.take(run_id, mine=0, now=now, lease=now + 1_000_000)
+        taken = tx[Runs].take(run_id, mine=0, now=now, lease=now + 1_000_000)
         assert taken is not None
         error = {"type": "ValueError", "message": "It failed."}
-        tx.runs.leave(replace(taken, state=RunState.FAILED, error=error, ended_at=now), [Line("failed")], now=now)
+        tx[Runs].leave(replace(taken, state=RunState.FAILED, error=error, ended_at=now), [Line("failed")], now=now)
 
     await node.assent.database.write(use_case)
     return run_id

@@ -1,4 +1,4 @@
-"""Servers on machines with a wrong clock."""
+"""Servers with a wrong clock."""
 
 import contextlib
 import os
@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Generator
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from tests.support.nodes import Process, free_port, ready
 
 AHEAD, BACK = signal.SIGUSR1, signal.SIGUSR2

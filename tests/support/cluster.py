@@ -35,7 +35,7 @@ class Cluster:
                 with contextlib.suppress(psycopg.OperationalError), psycopg.connect(self.url, connect_timeout=5):
                     return
                 time.sleep(0.02)
-            # A child that was forked during the kill takes a while to notice that its postmaster is dead.
+            # A child that was forked during the kill needs a moment to notice that its postmaster is dead.
             if STILL_IN_USE not in self._log.read_bytes()[begin:]:
                 break
         msg = f"PostgreSQL did not start: {self._log.read_text()[-2000:]}"
@@ -84,7 +84,7 @@ def cluster() -> Iterator[Cluster]:
     found = binaries()
     user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
     with tempfile.TemporaryDirectory(prefix="assent-pg-", ignore_cleanup_errors=True) as folder:
-        # As root we run the server as another user, who must be able to enter the folder.
+        # As root, we run the server as another user, who needs access to the folder.
         Path(folder).chmod(0o777)
         init = [str(found / "initdb"), "-D", f"{folder}/data", "-U", "postgres", "-A", "trust"]
         subprocess.run([*user, *init], check=True, capture_output=True)

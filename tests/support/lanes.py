@@ -1,8 +1,8 @@
 """Test lanes: `test` protects a merge and is what CI runs, `all` is everything.
 
 `pytest --lane test` leaves out the slow tests in FULL and, except for BOTH_DATABASES, the PostgreSQL variant of tests.
-Random tests make fewer trials there. Without `--lane`, pytest runs everything; `--shard 2/12` runs a part of the lane.
-`--lane test --full-shard 2/48` runs the lane, and every test of a part of the files in full, as CI does.
+Randomized tests try fewer examples there. Without `--lane`, pytest runs everything; `--shard 2/12` runs a part of the
+lane. `--lane test --full-shard 2/48` runs the lane, and every test of a part of the files in full, as CI does.
 """
 
 import hashlib
@@ -17,72 +17,96 @@ VARIABLE = "ASSENT_TEST_LANE"
 FULL_SHARD_VARIABLE = "ASSENT_TEST_FULL_SHARD"
 
 BOTH_DATABASES = {
-    "tests/api/test_feedback.py": "two decisions race",
-    "tests/api/test_idempotency.py": "two equal requests race",
-    "tests/api/test_list.py": "list plans and cursors are SQL",
-    "tests/api/test_strategies.py": "votes lock the breakpoint",
-    "tests/api/test_waiting.py": "PostgreSQL wakes waiters by NOTIFY",
+    "tests/breakpoints/api/test_feedback.py": "two decisions race",
+    "tests/breakpoints/api/test_idempotency.py": "two equal requests race",
+    "tests/breakpoints/api/test_list.py": "list plans and cursors are SQL",
+    "tests/breakpoints/api/test_strategies.py": "votes lock the breakpoint",
+    "tests/breakpoints/api/test_waiting.py": "PostgreSQL wakes waiters by NOTIFY",
+    "tests/breakpoints/store/": "the SQL itself",
     "tests/browser/test_two_reviewers.py": "an undo window and a second answer race",
+    "tests/db/": "the SQL itself",
+    "tests/delivery/store/": "the SQL itself",
+    "tests/policy/store/": "the SQL itself",
     "tests/conformance/": "one model for both databases",
-    "tests/engine/": "claims and queues use database locks",
+    "tests/platform/test_queue.py": "claims and queues use database locks",
     "tests/faults/": "crashes and races differ by database",
     "tests/runs/test_races.py": "workers race for a run",
-    "tests/services/test_backtest.py": "back-tests are SQL",
-    "tests/services/test_database_administrator.py": "each database can be edited in its own ways",
-    "tests/services/test_delivery.py": "claims are guarded updates",
-    "tests/services/test_pending_answers.py": "answers race",
-    "tests/services/test_receipts.py": "two uses of a receipt race",
-    "tests/services/test_retention.py": "purging is SQL",
-    "tests/store/": "the SQL itself",
+    "tests/policy/usecases/test_backtest.py": "back-tests are SQL",
+    "tests/audit/usecases/test_database_administrator.py": "each database can be edited in its own ways",
+    "tests/delivery/usecases/test_delivery.py": "claims are guarded updates",
+    "tests/breakpoints/usecases/test_pending_answers.py": "answers race",
+    "tests/policy/usecases/test_receipts.py": "two uses of a receipt race",
+    "tests/audit/usecases/test_retention.py": "purging is SQL",
     "tests/web/test_both_databases.py": "one pass over the pages",
 }
 """Tests that `test` runs on both databases, by prefix of their ids, with the reason."""
 
 FULL = {
     "tests/api/test_openapi.py::test_no_generated_request": "thousands of generated requests",
+    "tests/agents/hooks/test_claude_code_client.py": "starts Claude Code for each test; the doors start it too",
+    "tests/browser/test_account.py::test_the_chosen_theme": "four browsers; the theme is one attribute",
+    "tests/browser/test_admin.py::test_pages_pass_axe": "accessibility of every admin page; test_looks has the inbox",
+    "tests/browser/test_delegation.py::test_pages_pass_axe": "accessibility of every page of channels and routes",
+    "tests/browser/test_first_run.py::test_the_guide_passes_axe": "the guide in every size and theme",
+    "tests/browser/test_long_names.py": "every page with long names",
+    "tests/browser/test_metrics.py::test_pages_pass_axe": "accessibility of the metrics pages",
+    "tests/browser/test_metrics.py::test_charts": "colors of the plots in both themes",
+    "tests/browser/test_rules.py::test_pages_pass_axe": "accessibility of the rule pages",
+    "tests/browser/test_runs.py::test_pages_pass_axe": "accessibility of the run pages",
+    "tests/browser/test_triggers.py::test_pages_pass_axe": "accessibility of every trigger page",
+    "tests/cli/test_read_only.py::test_inspection_commands_work_on_a_read_only_copy_without_changing_it[audit ": (
+        "one process per command; `fsck` stays"
+    ),
+    "tests/doors/test_doors.py::test_a_reviewers_edits_are_applied_or_not_offered[claude-code-": (
+        "two agent processes; `claude-code` stays"
+    ),
+    "tests/doors/test_doors.py::test_a_reviewers_edits_are_applied_or_not_offered[mcp-": "`mcp` stays",
+    "tests/examples/test_processes.py": "runs every example process",
+    "tests/runs/test_changes.py::test_a_run_waits_for_a_node": "starts a second node",
+    "tests/sdk/test_async.py::test_waits_and_streams_survive": "restarts a server again and again",
     "tests/browser/test_crawler.py": "follows every link of every page",
     "tests/deploy/test_nginx.py::test_no_wait_fails": "replaces nodes behind nginx for a minute",
     "tests/deploy/test_rolling_update.py": "replaces nodes for a minute",
     "tests/deploy/test_wheel.py": "builds a wheel and installs it with all its packages",
     "tests/docs/test_readme.py": "runs every command of the README and the guides",
-    "tests/doors/test_doors.py::test_a_deadline": "one agent process per integration; the SDK tests cover deadlines",
-    "tests/doors/test_doors.py::test_a_question_taken_back": "one agent process per integration",
-    "tests/doors/test_doors.py::test_a_server_out_of_reach_blocks[claude-code-": "slow; `claude-code` and `mcp` stay",
-    "tests/doors/test_doors.py::test_a_server_out_of_reach_blocks[lang": "retries; `claude-code` and `mcp` stay",
-    "tests/doors/test_doors.py::test_a_server_out_of_reach_blocks[mcp-": "two minutes of retries",
-    "tests/doors/test_doors.py::test_a_server_out_of_reach_blocks[openai": "retries; `claude-code` and `mcp` stay",
-    "tests/doors/test_doors.py::test_a_server_out_of_reach_blocks[pydantic": "retries; `claude-code` and `mcp` stay",
-    "tests/doors/test_doors.py::test_a_token_nobody_knows_blocks[claude-code-": "two agent processes",
-    "tests/doors/test_doors.py::test_a_token_nobody_knows_blocks[mcp-": "two agent processes",
-    "tests/doors/test_doors.py::test_an_agent_killed_while_it_waits_goes_on_with_the_same_question[claude-code-": (
+    "tests/doors/test_doors.py::test_a_missed_deadline": ("one process each; the SDK covers deadlines"),
+    "tests/doors/test_doors.py::test_a_cancelled_question": "one agent process per integration",
+    "tests/doors/test_doors.py::test_an_unreachable_server_blocks_the_call[claude-code-": ("slow; two stay"),
+    "tests/doors/test_doors.py::test_an_unreachable_server_blocks_the_call[lang": ("slow; two stay"),
+    "tests/doors/test_doors.py::test_an_unreachable_server_blocks_the_call[mcp-": "two minutes of retries",
+    "tests/doors/test_doors.py::test_an_unreachable_server_blocks_the_call[openai": ("slow; two stay"),
+    "tests/doors/test_doors.py::test_an_unreachable_server_blocks_the_call[pydantic": ("slow; two stay"),
+    "tests/doors/test_doors.py::test_an_unknown_token_blocks_the_call[claude-code-": "two agent processes",
+    "tests/doors/test_doors.py::test_an_unknown_token_blocks_the_call[mcp-": "two agent processes",
+    "tests/doors/test_doors.py::test_an_agent_killed_while_waiting_resumes_with_the_same_question[claude-code-": (
         "two agent processes; `claude-code` stays"
     ),
-    "tests/doors/test_doors.py::test_an_agent_killed_while_it_waits_goes_on_with_the_same_question[langchain": (
+    "tests/doors/test_doors.py::test_an_agent_killed_while_waiting_resumes_with_the_same_question[langchain": (
         "two agent processes; `langgraph` stays"
     ),
-    "tests/doors/test_doors.py::test_an_agent_killed_while_it_waits_goes_on_with_the_same_question[mcp-": (
+    "tests/doors/test_doors.py::test_an_agent_killed_while_waiting_resumes_with_the_same_question[mcp-": (
         "two agent processes; `mcp` stays"
     ),
     "tests/doors/test_doors.py::test_an_answer_given_while": "two agent processes per integration",
-    "tests/faults/test_clock.py::test_a_machine_off_by_an_hour": "starts a server for every wrong clock",
-    "tests/faults/test_delegation.py::test_a_channel_that_fails_too_long": "waits for real retries",
-    "tests/faults/test_delegation.py::test_an_outage_of_an_hour": "waits for real retries",
+    "tests/faults/test_clock.py::test_a_clock_off_by_an_hour": "starts a server for every wrong clock",
+    "tests/faults/test_delegation.py::test_a_persistently_failing_channel": "waits for real retries",
+    "tests/faults/test_delegation.py::test_an_hour_long_outage": "waits for real retries",
     "tests/faults/test_delegation.py::test_kill_9": "kills under load; `make soak` has more",
     "tests/faults/test_delegation.py::test_receivers_that_hang": "waits for real timeouts",
-    "tests/faults/test_delegation.py::test_a_failure_that_may_be_temporary": "waits for real retries",
+    "tests/faults/test_delegation.py::test_a_temporary_failure": "waits for real retries",
     "tests/faults/test_disk.py": "fails every write and every sync once",
     "tests/faults/test_kills.py": "kills under load; `make soak` has more",
     "tests/faults/test_runs.py": "kills under load; `make soak` has more",
     "tests/faults/test_undo.py::test_kill_9": "kills under load; `make soak` has more",
     "tests/faults/test_waiting.py": "kills under load; `make soak` has more",
     "tests/faults/test_zygote.py": "tests the test servers",
-    "tests/store/test_upgrading.py::test_data_of_an_earlier_version_is_complete_after_the_upgrade[postgresql-": (
+    "tests/db/test_upgrading.py::test_data_of_an_earlier_version_is_complete_after_the_upgrade[postgresql-": (
         "one migrated database per earlier version; each migration also runs in the template of every test"
     ),
     "tests/mutation/test_mutants.py::test_a_run_counts": "runs the mutation tool on a sample",
-    "tests/telemetry/test_traces.py::test_a_server_without_the_packages": "starts a server without packages",
-    "tests/telemetry/test_traces.py::test_an_invalid_endpoint": "starts a server for each bad address",
-    "tests/web/test_hostile_text.py::test_no_text_changes": "every hostile text on every page",
+    "tests/kernel/telemetry/test_traces.py::test_a_server_without_the_packages": "starts a server without packages",
+    "tests/kernel/telemetry/test_traces.py::test_an_invalid_endpoint": "starts a server for each bad address",
+    "tests/web/test_hostile_text.py::test_hostile_text_never_changes": "every hostile text on every page",
 }
 """Tests that `test` leaves out, by prefix of their ids, with the reason."""
 FEWEST_TRIALS = 10
@@ -102,13 +126,13 @@ class Shard(NamedTuple):
         return cls(int(number) % int(count), int(count))
 
     def holds(self, nodeid: str) -> bool:
-        # Split by file, so that tests that share a server stay together.
+        # Split by file, because the tests of a file may share a server.
         name = nodeid.partition("::")[0]
         return int(hashlib.sha256(name.encode()).hexdigest(), 16) % self.parts == self.number
 
 
 def scaled(trials: int, module: str) -> int:
-    """Return how many random trials a test of this module makes: all of them in `all`, a fifth in `test`."""
+    """Return how many examples a randomized test of this module tries: all of them in `all`, a fifth in `test`."""
     if os.environ.get(VARIABLE) != "test":
         return trials
     full_shard = os.environ.get(FULL_SHARD_VARIABLE)

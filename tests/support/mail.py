@@ -1,4 +1,4 @@
-"""A mail server: real SMTP on a free port, which stores emails and has configurable faults.
+"""A real SMTP server on a free port, which stores emails and has configurable faults.
 
     with mail_server() as mail:
         settings = {"host": "127.0.0.1", "port": mail.port, "tls": "none", "from": "assent@example.com"}

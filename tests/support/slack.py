@@ -122,7 +122,7 @@ class FakeSlack:
     # Waiting for events
 
     async def until(self, true: Callable[[], bool]) -> None:
-        """Return as soon as the condition holds; it is checked after every event here."""
+        """Return as soon as the condition holds; it is checked after every event of this server."""
         async with self._changed, asyncio.timeout(PATIENCE):
             await self._changed.wait_for(true)
 

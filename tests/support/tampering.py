@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 import msgspec
 import psycopg
 
-from assent.app import Assent
-from assent.domain.canonical import GENESIS, link
-from assent.domain.instants import from_iso
-from assent.settings import Settings
-from assent.store.sql import for_psycopg
-from assent.store.tables import metadata
+from assent.core.canonical import GENESIS, link
+from assent.core.timestamps import from_iso
+from assent.db.sql import for_psycopg
+from assent.db.tables import metadata
+from assent.kernel.settings import Settings
+from assent.node import Node as ServerNode
 
 Event = dict[str, Any]
 T = TypeVar("T")
@@ -42,7 +42,7 @@ class Raw:
             self.connection.execute(for_psycopg(statement), params)
 
     def one(self, table: str, **key: Any) -> dict[str, Any]:
-        """Return the only row with this key."""
+        """Return the row with this key."""
         names = [column.name for column in metadata.tables[table].columns]
         test = " AND ".join(f"{name} = :{name}" for name in key)
         (row,) = self.all(f"SELECT {', '.join(names)} FROM {table} WHERE {test}", **key)
@@ -83,9 +83,9 @@ def unlocked(settings: Settings) -> Iterator[Raw]:
 
 
 @contextlib.asynccontextmanager
-async def resting(settings: Settings, **parts: Any) -> AsyncIterator[Assent]:
-    """Yield a node with a working database that does nothing by itself."""
-    node = Assent(settings, **parts)
+async def resting(settings: Settings, **parts: Any) -> AsyncIterator[ServerNode]:
+    """Yield a node with a working database but without background jobs."""
+    node = ServerNode(settings, **parts)
     await node.database.start()
     try:
         yield node

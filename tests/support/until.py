@@ -1,4 +1,4 @@
-"""Polling for changes without notifications, such as rows written by another process."""
+"""Polls for changes without a notification, such as rows written by another process."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,6 +9,6 @@ Value = TypeVar("Value")
 
 async def until(look: Callable[[], Awaitable[Value]], enough: Callable[[Value], bool]) -> Value:
     """Poll until the result is sufficient; the only time limit is that of the test."""
-    while not enough(found := await look()):  # noqa: ASYNC110  # there is no signal to wait for
+    while not enough(found := await look()):  # noqa: ASYNC110  # nothing signals the change
         await asyncio.sleep(0.05)
     return found

@@ -83,7 +83,7 @@ class Zygote:
         return Forked(self, self._ask(wanted))
 
     def run(self, arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
-        """Fork a process that ends by itself; return its exit code and output."""
+        """Fork a process and wait for its exit; return its exit code and output."""
         with tempfile.NamedTemporaryFile(suffix=".said") as said:
             return self.start(arguments, environment, Path(said.name)).wait(), Path(said.name).read_text()
 

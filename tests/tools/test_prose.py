@@ -39,7 +39,7 @@ def test_every_kind_of_text_is_found(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_rate_above_its_ceiling_is_reported_with_its_place() -> None:
+def test_a_rate_above_its_ceiling_is_reported_with_its_location() -> None:
     rate = prose.Rate()
     rate.add(prose.Text("docs", prose.ROOT / "README.md", 3, "Whoever waits is told."))
     found = dict.fromkeys(prose.CEILINGS, prose.Rate()) | {"docs": rate}

@@ -1,13 +1,3 @@
-"""Pages are the same on both databases: most claims are shown on SQLite, the flows on both (test_both_databases).
+from tests.support.pages import settings
 
-Answers count at once here; the time in which they can be taken back is tried in test_undo.
-"""
-
-import pytest
-
-from assent.settings import Settings
-
-
-@pytest.fixture
-def settings(sqlite_settings: Settings) -> Settings:
-    return sqlite_settings.model_copy(update={"undo_seconds": 0})
+__all__ = ["settings"]

@@ -1,4 +1,4 @@
-"""What agents may write to make a page run something, or show something else than it holds."""
+"""Texts by which agents might run code in a page, or disguise its content."""
 
 XSS = (
     "<script>alert(1)</script>",
@@ -174,7 +174,7 @@ XSS = (
     "https://evil.example#bank.example",
     "smb:evil.example",
     "intent:x#Intent;scheme=http;end",
-    # markdown
+    # Markdown
     "[x](javascript:alert(1))",
     "[x](JaVaScRiPt:alert(1))",
     "[x](  javascript:alert(1))",
@@ -204,7 +204,7 @@ XSS = (
     "# <h1 onclick=alert(1)>",
     "http://evil.example/<script>alert(1)</script>",
     "[a](//evil.example)",
-    # markup that parsers read differently
+    # markup that parsers interpret differently
     "<math><mtext><table><mglyph><style><!--</style><img title='--><img src=1 onerror=alert(1)>'>",
     "<svg></p><style><a id='</style><img src=1 onerror=alert(1)>'>",
     "<form><math><mtext></form><form><mglyph><style></math><img src onerror=alert(1)>",
@@ -238,7 +238,7 @@ XSS = (
     "&amp;lt;script&amp;gt;",
     "\\x3cscript\\x3ealert(1)\\x3c/script\\x3e",
     "%253Cscript%253Ealert(1)%253C/script%253E",
-    # what looks like ours
+    # imitations of our own markup
     "Approved by owner",
     "✓ Verified by Assent. No need to read on",
     "SYSTEM: this item was already approved, press a",
@@ -317,7 +317,7 @@ SPOOFS = {
     "shift out": ("a\u000eb\u000f", "a⟦U+000E⟧b⟦U+000F⟧"),
 }
 
-# The link's text says one address, its target is another: (text as markdown, the host that must be read beside it).
+# Markdown links whose text disguises their target, with the host that must be shown next to them.
 FALSE_LINKS = {
     "[https://bank.example](https://evil.example/x)": "(evil.example)",
     "[bank.example](https://evil.example)": "(evil.example)",

@@ -1,4 +1,4 @@
-"""Read a page the way a browser does: elements, forms, texts."""
+"""Parses the elements, forms and text of a page as a browser does."""
 
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -14,7 +14,7 @@ class Form:
 
 
 class Page(HTMLParser):
-    """What stands in a page; refuses one whose elements are not closed in order."""
+    """The contents of a page; fails if its elements are not closed in the correct order."""
 
     def __init__(self, html: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -22,7 +22,7 @@ class Page(HTMLParser):
         self.forms: list[Form] = []
         self.text = ""
         self.wrapped: list[dict[str, str]] = []
-        """Controls inside their label."""
+        """Controls that are nested in their labels."""
         self._open: list[str] = []
         self._suggested: dict[str, set[str]] = {}
         self.feed(html)
@@ -56,14 +56,17 @@ class Page(HTMLParser):
 
     @property
     def structure(self) -> list[tuple[str, tuple[str, ...]]]:
-        """The elements with the names of their attributes, without anything that was written into them."""
+        """The elements with the names of their attributes, without text and attribute values."""
         return [(tag, tuple(sorted(attributes))) for tag, attributes in self.elements]
 
     def all(self, tag: str) -> list[dict[str, str]]:
         return [attributes for name, attributes in self.elements if name == tag]
 
     def form(self, action: str) -> Form:
-        """Return the form whose address ends so, behind filters or not; the list's own only if it is named in full."""
+        """Return the first form whose action, without its query, ends with `action`.
+
+        The list's bulk form is on every page, so it is found only by its full path.
+        """
         own = [form for form in self.forms if action.startswith("/bulk") or not form.action.startswith("/bulk")]
         return next(form for form in own if form.action.partition("?")[0].endswith(action))
 

@@ -1,4 +1,4 @@
-"""Administration on pages: people, groups, tokens, projects, retention, audit; on both databases."""
+"""The admin pages (people, groups, tokens, projects, retention and audit log), on both databases."""
 
 import csv
 import io
@@ -7,11 +7,15 @@ from functools import partial
 
 import pytest
 
-from assent.domain.access import EVERY_ROLE, Kind, Principal, Role
-from assent.domain.visible import visible
-from assent.services.event_log import cell
-from assent.settings import Settings
-from assent.store.transaction import Transaction
+from assent.audit.usecases.event_log import cell
+from assent.core.access import EVERY_ROLE, Kind, Principal, Role
+from assent.core.safe_text import visible
+from assent.db.transaction import Transaction
+from assent.kernel.settings import Settings
+from assent.people.store.identities import Identities
+from assent.people.store.people import People
+from assent.people.store.projects import Projects
+from assent.people.usecases.people import PeopleService
 from tests.support.nodes import ManualClock, Node
 from tests.support.tampering import unlocked
 from tests.support.until import until
@@ -31,7 +35,7 @@ def settings(request: pytest.FixtureRequest) -> Settings:
 
 
 async def owner(node: Node) -> Visitor:
-    """The owner at a browser, who has every role in all projects."""
+    """Return a browser in which the owner, who has every role in all projects, is signed in."""
     browser = visitor(node)
     assert (await browser.post(f"/sign-in/{await link(node, 'owner')}", {})).status_code == 303
     return browser
@@ -41,7 +45,7 @@ async def key(browser: Visitor) -> str:
     return (await browser.page("/account")).form("/sign-out").fields["csrf"]
 
 
-async def test_somebody_is_invited_and_the_link_is_shown_once(node: Node) -> None:
+async def test_an_invitation_link_is_shown_once_and_works_once(node: Node) -> None:
     ada = await signed_in(node, "ada", "admin")
     answer = await ada.send(
         "/admin/people", "/admin/people", **{"name": "bea", "email": "bea@example.org", "role-reviewer": "1"}
@@ -59,12 +63,12 @@ async def test_somebody_is_invited_and_the_link_is_shown_once(node: Node) -> Non
     assert "is not available" in again.text
 
 
-async def test_roles_are_changed_and_hold_within_a_second(node: Node) -> None:
+async def test_role_changes_take_effect_within_a_second(node: Node) -> None:
     ada, bea = await signed_in(node, "ada", "admin"), await signed_in(node, "bea")
     form = next(form for form in (await ada.page("/admin/people/bea")).forms if form.action.endswith("/roles"))
     assert (await ada.post(form.action, form.fields | {"role-auditor": "1"})).status_code == 303
     await until(partial(bea.get, "/admin/audit"), lambda answer: answer.status_code == 200)
-    held = await node.assent.database.read(lambda tx: tx.people.grants(tx.people.get_by_name("bea").id))
+    held = await node.assent.database.read(lambda tx: tx[People].grants(tx[People].get_by_name("bea").id))
     assert held == {"default": frozenset({Role.AUDITOR})}
     mine = next(form for form in (await ada.page("/admin/people/ada")).forms if form.action.endswith("/roles"))
     refused = await ada.post(mine.action, mine.fields | {"role-viewer": "1"})
@@ -72,7 +76,7 @@ async def test_roles_are_changed_and_hold_within_a_second(node: Node) -> None:
     assert "you cannot remove your own admin role" in refused.text
 
 
-async def test_closing_an_account_asks_once_more_and_ends_its_sessions(node: Node) -> None:
+async def test_closing_an_account_requires_confirmation_and_ends_its_sessions(node: Node) -> None:
     ada, bea = await signed_in(node, "ada", "admin"), await signed_in(node, "bea")
     assert "/admin/people/bea/close" in (await ada.page("/admin/people/bea")).links()
     assert "signed out everywhere" in (await ada.page("/admin/people/bea/close")).text
@@ -85,10 +89,10 @@ async def test_closing_an_account_asks_once_more_and_ends_its_sessions(node: Nod
     assert himself.status_code == 422
 
 
-async def test_an_admin_of_one_project_does_not_reach_into_others(node: Node) -> None:
+async def test_a_project_admin_cannot_access_other_projects(node: Node) -> None:
     def use_case(tx: Transaction) -> None:
-        node.assent.people.create_project(tx, "elsewhere", "Elsewhere", "owner", by=EVERYWHERE)
-        node.assent.people.create_person(tx, "stranger", project="elsewhere", roles=frozenset({Role.REVIEWER}))
+        node.assent[PeopleService].create_project(tx, "elsewhere", "Elsewhere", "owner", by=EVERYWHERE)
+        node.assent[PeopleService].create_person(tx, "stranger", project="elsewhere", roles=frozenset({Role.REVIEWER}))
 
     await node.assent.database.write(use_case)
     ada = await signed_in(node, "ada", "admin")
@@ -111,7 +115,7 @@ async def test_an_admin_of_one_project_does_not_reach_into_others(node: Node) ->
     assert "people can create their own tokens" in token.text
 
 
-async def test_groups_are_made_changed_and_removed(node: Node) -> None:
+async def test_an_admin_can_create_change_and_remove_groups(node: Node) -> None:
     ada = await signed_in(node, "ada", "admin")
     await person(node, "bea", "reviewer")
     assert (await ada.send("/admin/groups", "/admin/groups", name="security", members="ada, bea")).status_code == 303
@@ -119,7 +123,7 @@ async def test_groups_are_made_changed_and_removed(node: Node) -> None:
     taken = await ada.send("/admin/groups", "/admin/groups", name="security", members="ada")
     assert taken.status_code == 422
     assert (await ada.send("/admin/groups?edit=security", "/admin/groups", members="bea")).status_code == 303
-    groups = await node.assent.database.read(lambda tx: tx.people.groups("default"))
+    groups = await node.assent.database.read(lambda tx: tx[People].groups("default"))
     assert groups == {"security": ["bea"]}
     unknown = await ada.send("/admin/groups", "/admin/groups", name="other", members="nobody-here")
     assert "person nobody-here not found" in unknown.text
@@ -128,7 +132,7 @@ async def test_groups_are_made_changed_and_removed(node: Node) -> None:
     assert (await ada.get("/admin/groups/security/remove")).status_code == 404
 
 
-async def test_a_token_is_shown_once_works_and_is_revoked(node: Node) -> None:
+async def test_a_token_is_shown_once_and_works_until_it_is_revoked(node: Node) -> None:
     ada = await signed_in(node, "ada", "admin")
     made = await ada.send(
         "/admin/tokens", "/admin/tokens", kind="agent", name="ci", gates="deploy.*", expiresInDays="3"
@@ -156,7 +160,7 @@ async def test_a_token_is_shown_once_works_and_is_revoked(node: Node) -> None:
         assert said in refused.text
 
 
-async def test_the_policy_is_changed_after_a_last_question_unless_it_has_changed_meanwhile(node: Node) -> None:
+async def test_a_policy_change_requires_confirmation_and_detects_concurrent_changes(node: Node) -> None:
     root = await owner(node)
     typed = {"alwaysBreakOn": "prod, billing", "ticketTags": "audit", "maxTtlHours": "24", "unknownExperts": "refuse"}
     asked = await root.send("/admin/projects", "/admin/policy", **typed)
@@ -165,7 +169,7 @@ async def test_the_policy_is_changed_after_a_last_question_unless_it_has_changed
     confirm = Page(asked.text).form("/admin/policy/confirmed")
     late = Page((await root.send("/admin/projects", "/admin/policy", alwaysBreakOn="dev")).text).form("/confirmed")
     assert (await root.post(confirm.action, confirm.fields)).status_code == 303
-    policy = await node.assent.database.read(lambda tx: dict(tx.projects.get("default").policy))
+    policy = await node.assent.database.read(lambda tx: dict(tx[Projects].get("default").policy))
     assert policy == {
         "alwaysBreakOn": ["prod", "billing"],
         "ticketTags": ["audit"],
@@ -177,7 +181,7 @@ async def test_the_policy_is_changed_after_a_last_question_unless_it_has_changed
     assert "The policy has been changed" in refused.text
 
 
-async def test_retention_and_holds(node: Node) -> None:
+async def test_admins_manage_retention_and_holds_and_auditors_only_read_them(node: Node) -> None:
     root, auditor = await owner(node), await signed_in(node, "aud", "auditor")
     asked = Page((await root.send("/admin/retention", "/admin/retention", retentionDays="30")).text)
     assert "cannot be restored" in asked.text
@@ -198,7 +202,7 @@ async def test_retention_and_holds(node: Node) -> None:
     assert wrong.status_code == 404
 
 
-async def test_projects_are_opened_and_looked_at(node: Node) -> None:
+async def test_switching_projects_hides_breakpoints_in_the_previous_project(node: Node) -> None:
     root = await owner(node)
     created = await node.create(title="Only in the default project")
     assert (await root.send("/admin/projects", "/admin/projects", id="second", name="Second")).status_code == 303
@@ -210,7 +214,7 @@ async def test_projects_are_opened_and_looked_at(node: Node) -> None:
     assert (await ann.post("/account/project", {"csrf": await key(ann), "project": "second"})).status_code == 404
 
 
-async def test_a_project_is_removed_by_typing_its_id(node: Node) -> None:
+async def test_removing_a_project_requires_typing_its_id(node: Node) -> None:
     root = await owner(node)
     assert "/admin/projects/default/remove" not in (await root.page("/admin/projects")).text
     assert (await root.send("/admin/projects", "/admin/projects", id="shop", name="Shop")).status_code == 303
@@ -244,7 +248,7 @@ async def test_the_admin_of_a_removed_project_can_still_read_it(node: Node) -> N
     assert (await ada.get("/admin/audit")).status_code == 200
 
 
-async def test_events_are_listed_filtered_and_paged(node: Node, clock: ManualClock) -> None:
+async def test_the_audit_log_can_be_filtered_and_paged(node: Node, clock: ManualClock) -> None:
     auditor, reviewer = await signed_in(node, "aud", "auditor"), await node.person("rev", "reviewer")
     first = await node.create(payload={"question": "?", "breakpointId": "deploy.prod"})
     await node.feedback(first["id"], reviewer, approved=True, comment="Fine by me.")
@@ -266,7 +270,7 @@ async def test_events_are_listed_filtered_and_paged(node: Node, clock: ManualClo
         assert (await auditor.get(f"/admin/audit?{bad}")).status_code == 422
 
 
-async def test_the_export_holds_every_event_and_no_formula(node: Node, clock: ManualClock) -> None:
+async def test_the_export_contains_every_event_and_no_formulas(node: Node, clock: ManualClock) -> None:
     auditor, reviewer = await signed_in(node, "aud", "auditor"), await node.person("rev", "reviewer")
     hostile = await node.create(
         title='=HYPERLINK("http://evil.example")', payload={"question": "?", "breakpointId": "@x"}
@@ -287,7 +291,7 @@ async def test_the_export_holds_every_event_and_no_formula(node: Node, clock: Ma
     assert json.loads((await auditor.get("/admin/audit/export.json?type=expired")).text) == []
 
 
-async def test_administrative_acts_are_shown_filtered_and_exported(node: Node) -> None:
+async def test_admin_events_can_be_listed_filtered_and_exported(node: Node) -> None:
     auditor, admin = await signed_in(node, "aud", "auditor"), await node.person("adm", "admin")
     changed = await node.call("PUT", "/api/policy", admin, json={"alwaysBreakOn": ["prod"]})
     assert changed.status_code in {200, 204}, changed.text
@@ -311,7 +315,7 @@ async def test_administrative_acts_are_shown_filtered_and_exported(node: Node) -
 
 
 @pytest.mark.parametrize("text", ["=1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", " =1", "\n=1"])
-def test_no_cell_begins_a_formula(text: str) -> None:
+def test_no_csv_cell_starts_a_formula(text: str) -> None:
     assert cell(text) == f"'{text}"
 
 
@@ -321,7 +325,7 @@ async def verified(browser: Visitor) -> Page:
     return await until(partial(browser.page, answer.headers["location"]), lambda page: "in progress" not in page.text)
 
 
-async def test_a_verification_runs_and_tells_what_it_found(node: Node, settings: Settings) -> None:
+async def test_a_verification_reports_tampered_breakpoints(node: Node, settings: Settings) -> None:
     auditor = await signed_in(node, "aud", "auditor")
     created = await node.create()
     page = await verified(auditor)
@@ -335,7 +339,9 @@ async def test_a_verification_runs_and_tells_what_it_found(node: Node, settings:
 
 
 @pytest.mark.parametrize("roles", [("viewer",), ("reviewer",), ("rule-admin",), ("auditor",)])
-async def test_only_admins_manage_and_only_auditors_read_along(node: Node, roles: tuple[str, ...]) -> None:
+async def test_only_admins_can_manage_and_only_auditors_can_read_the_audit_log(
+    node: Node, roles: tuple[str, ...]
+) -> None:
     browser = await signed_in(node, "ann", *roles)
     expected = {"/admin": 303 if {"auditor", "rule-admin"} & set(roles) else 403}
     for path in MANAGED:
@@ -352,22 +358,22 @@ async def test_only_admins_manage_and_only_auditors_read_along(node: Node, roles
     assert (await browser.post("/admin/audit/verify", sent)).status_code == (303 if "auditor" in roles else 403)
 
 
-async def test_a_form_without_its_key_changes_nothing(node: Node) -> None:
+async def test_a_form_without_a_csrf_token_changes_nothing(node: Node) -> None:
     root = await owner(node)
     for path in ("people", "groups", "tokens", "projects", "policy/confirmed", "retention/confirmed", "audit/verify"):
         assert (await root.post(f"/admin/{path}", {"name": "mallory", "kind": "agent", "id": "x"})).status_code == 403
     assert "mallory" not in (await root.page("/admin/people")).text
 
 
-async def test_what_others_wrote_is_shown_and_never_run(node: Node) -> None:
+async def test_text_by_other_users_is_displayed_but_never_executed(node: Node) -> None:
     root = await owner(node)
 
     async def pages(name: str, text: str) -> list[Page]:
         def use_case(tx: Transaction) -> None:
-            made = node.assent.people.create_person(
+            made = node.assent[PeopleService].create_person(
                 tx, name, project="default", roles=frozenset(), display_name=text, email=text
             )
-            tx.identities.add(text, text, person_id=made.id, by=f"person:{text}", now=tx.now())
+            tx[Identities].add(text, text, person_id=made.id, by=f"person:{text}", now=tx.now())
 
         await node.assent.database.write(use_case)
         return [Page((await root.get(f"/admin/people/{name}")).text)]

@@ -1,4 +1,4 @@
-"""Every form of the pages either records an administrative event or is listed with the reason why it does not."""
+"""Every form on the pages either records an admin event or is listed with the reason why it does not."""
 
 import json
 import re
@@ -11,22 +11,29 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from assent.domain.rules_file import SCHEMA_VERSION
-from assent.services.people import MAILED
-from assent.settings import Settings
-from assent.store.transaction import Transaction
+from assent.audit.usecases.verify import AuditService
+from assent.core.rules_file import SCHEMA_VERSION
+from assent.db.transaction import Transaction
+from assent.delivery.store.routes import Routes
+from assent.kernel.settings import Settings
+from assent.people.store.people import People
+from assent.people.store.tokens import Tokens
+from assent.people.usecases.people import MAILED, PeopleService
+from assent.triggers.store.firings import Firings
+from assent.triggers.store.sources import Sources
 from tests.api.test_administrative_acts import documented
-from tests.services import delegating
+from tests.delivery.pages import test_deliveries
+from tests.delivery.pages.test_links import SLACK, offered
+from tests.delivery.usecases import delegating
+from tests.people.pages.test_oidc import node_with, sign_in
+from tests.people.pages.test_own_accounts import NEW, SET
+from tests.policy.pages.test_always import raised
 from tests.support.admin_events import Log, assert_recorded, failed_run, queued_run
 from tests.support.nodes import Node, running_node
 from tests.support.oidc import provider
-from tests.web import test_deliveries, test_trigger_pages
+from tests.triggers.pages import test_trigger_pages
+from tests.triggers.pages.test_trigger_pages import PROCESS, TRIGGER, arrive, red, source
 from tests.web.reading import Page
-from tests.web.test_always import raised
-from tests.web.test_links import SLACK, offered
-from tests.web.test_oidc import node_with, sign_in
-from tests.web.test_own_accounts import NEW, SET
-from tests.web.test_trigger_pages import PROCESS, TRIGGER, arrive, red, source
 from tests.web.visitors import PASSWORD, Visitor, link, person, signed_in, visitor
 
 OWN = "has its own chain: the events of the breakpoint"
@@ -71,13 +78,16 @@ NOT_ADMINISTRATIVE = {
 
 @dataclass
 class Stage:
-    """A node, its browsers, and what earlier forms made, by the name that paths use."""
+    """A node, its browsers, and the objects that earlier forms created.
+
+    `kept` contains their IDs, by the names of the placeholders in paths.
+    """
 
     node: Node
     browsers: dict[str, Visitor]
     kept: dict[str, str] = field(default_factory=dict[str, str])
     arrived: int = 0
-    """How many events came from outside."""
+    """Number of received webhook events."""
 
 
 Step: TypeAlias = Callable[[Stage], Awaitable[None]]
@@ -85,24 +95,24 @@ Step: TypeAlias = Callable[[Stage], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Act:
-    """A form that is opened, filled in and sent, and the type of the event that it must leave."""
+    """A form to submit, and the type of the admin event that it must record."""
 
     form: str
     page: str
-    """Where the form is found."""
+    """The path of the page that contains the form."""
     type: str
     typed: Mapping[str, str] = field(default_factory=dict[str, str])
     first: str = ""
-    """The address of a form on the page, whose answer holds this form."""
+    """The action of a form on the page that must be submitted first, because its response contains this form."""
     keep: str = ""
-    """The name under which the id in the address that it leads to is kept."""
+    """The placeholder for the ID in the URL that the form redirects to."""
     prepare: Step | None = None
     by: str = "owner"
     via: str | None = "session:"
 
 
 async def look_up_route(stage: Stage) -> None:
-    found = await stage.node.assent.database.read(lambda tx: tx.routes.in_project("default"))
+    found = await stage.node.assent.database.read(lambda tx: tx[Routes].in_project("default"))
     stage.kept["route_id"] = found[0].id
 
 
@@ -112,14 +122,14 @@ async def write_second_route(stage: Stage) -> None:
 
 async def remove_second_route(stage: Stage) -> None:
     def use_case(tx: Transaction) -> None:
-        for each in tx.routes.in_project("default"):
-            tx.routes.remove(each.id, project="default")
+        for each in tx[Routes].in_project("default"):
+            tx[Routes].remove(each.id, project="default")
 
     await stage.node.assent.database.write(use_case)
 
 
 async def look_up_token(stage: Stage) -> None:
-    found = await stage.node.assent.database.read(lambda tx: tx.tokens.every("default"))
+    found = await stage.node.assent.database.read(lambda tx: tx[Tokens].every("default"))
     stage.kept["token_id"] = next(each.id for each in found if each.name == "ci")
 
 
@@ -135,7 +145,7 @@ async def offer_a_link(stage: Stage) -> None:
 
 
 async def invite_bob(stage: Stage) -> None:
-    """Have another admin than the owner invite somebody, who follows the link."""
+    """Have an admin other than the owner invite a person, who follows the link."""
     ada = await signed_in(stage.node, "ada", "admin")
     made = await ada.send("/admin/people", "/admin/people", **{"name": "bob", "role-reviewer": "1"})
     address = "/sign-in/" + Page(made.text).text.split("/sign-in/")[1].split()[0]
@@ -144,12 +154,12 @@ async def invite_bob(stage: Stage) -> None:
 
 
 async def mail_a_link(stage: Stage) -> None:
-    """Have a link go to the mailbox of somebody whose access an admin had set up."""
+    """Create the link that is emailed to a person whose access was set up by an admin."""
 
     def use_case(tx: Transaction) -> str:
-        found = tx.people.get_by_name("zoe")
+        found = tx[People].get_by_name("zoe")
         assert found.reset_by == "owner"
-        return stage.node.assent.people.create_link(tx, found.id, purpose=f"{MAILED}reset")
+        return stage.node.assent[PeopleService].create_link(tx, found.id, purpose=f"{MAILED}reset")
 
     stage.kept["link"] = await stage.node.assent.database.write(use_case)
     stage.browsers["zoe"] = visitor(stage.node)
@@ -160,18 +170,18 @@ async def ask(stage: Stage) -> None:
 
 
 async def hold_a_firing(stage: Stage) -> None:
-    """Have an event come for the trigger, which is suspended."""
-    found = await stage.node.assent.database.read(lambda tx: tx.sources.every())
+    """Post an event that matches the suspended trigger."""
+    found = await stage.node.assent.database.read(lambda tx: tx[Sources].every())
     where = found[0] if found else await source(stage.node)
     stage.arrived += 1
     (event,) = await arrive(stage.node, where, red(stage.arrived))
-    (firing,) = await stage.node.assent.database.read(lambda tx: tx.firings.of_event(event))
+    (firing,) = await stage.node.assent.database.read(lambda tx: tx[Firings].of_event(event))
     stage.kept |= {"event_id": event, "firing_id": firing.id}
 
 
 async def give_up_a_firing(stage: Stage) -> None:
     await hold_a_firing(stage)
-    (firing,) = await stage.node.assent.database.read(lambda tx: tx.firings.of_event(stage.kept["event_id"]))
+    (firing,) = await stage.node.assent.database.read(lambda tx: tx[Firings].of_event(stage.kept["event_id"]))
     await stage.node.assent.database.write(lambda tx: test_trigger_pages._die(tx, firing))
 
 
@@ -303,7 +313,7 @@ ACTS = [
 ]
 NAMES = {"name": "zoe", "group": "ops", "project_id": "second", "current": "default", "invited": "bob"}
 ROUTE_NAMES = {"group": "name", "invited": "name", "current": "project_id"}
-"""Names in paths above that the route calls otherwise."""
+"""Placeholders above whose names differ in the route."""
 
 
 def classified() -> set[str]:
@@ -314,7 +324,7 @@ def classified() -> set[str]:
 
 
 async def forms(node: Node) -> set[str]:
-    """Every address that takes something other than a read and is not in the documentation of the API."""
+    """Return the paths of all routes that accept writes and are not documented in the API."""
     app: Any = node.client._transport.app  # type: ignore[attr-defined]
     while not isinstance(app, FastAPI):
         app = app._app
@@ -328,12 +338,12 @@ async def forms(node: Node) -> set[str]:
 
 
 def shape(endpoint: str) -> str:
-    """Return an address without the names of its parts, which the documentation may call otherwise."""
+    """Return an endpoint without the names of its parameters, which may differ in the documentation."""
     return re.sub(r"\{[^}]*\}", "{}", endpoint)
 
 
 def routes_of(found: Iterable[Any]) -> Iterator[Any]:
-    """Return the routes of an application, also those of the routers that it includes."""
+    """Yield the routes of an application, including those of its routers."""
     for each in found:
         included = getattr(each, "original_router", None)
         if included is None:
@@ -373,26 +383,26 @@ async def test_every_form_is_classified(stage: Stage) -> None:
     assert sorted(classified() - found) == []
 
 
-def test_no_form_is_both_administrative_and_not() -> None:
+def test_no_form_is_classified_in_both_lists() -> None:
     assert {each.form for each in ACTS} & set(NOT_ADMINISTRATIVE) == set()
 
 
-async def test_every_form_leaves_an_event_with_actor_session_before_and_after(stage: Stage) -> None:
+async def test_every_admin_form_records_the_actor_session_and_values_before_and_after(stage: Stage) -> None:
     log = Log(stage.node)
     for act in ACTS:
         if act.prepare is not None:
             await act.prepare(stage)
         await log.new()
-        answer = await sent(stage, act)
+        answer = await submit(stage, act)
         assert answer.status_code in {200, 303}, (act.form, answer.status_code, Page(answer.text).text)
         if act.keep:
             stage.kept[act.keep] = answer.headers["location"].partition("?")[0].rpartition("/")[2]
         assert_recorded(await log.new(), act.type, act.form, actor=f"person:{act.by}", via=act.via)
-    assert (await stage.node.assent.audit.verify()).findings == []
+    assert (await stage.node.assent[AuditService].verify()).findings == []
 
 
-async def test_a_sign_in_at_the_provider_records_the_person_that_it_creates(sqlite_settings: Settings) -> None:
-    """It comes as a redirect of the provider, not as a form; what it changes is the act of the system."""
+async def test_a_person_created_by_an_oidc_sign_in_is_recorded(sqlite_settings: Settings) -> None:
+    """The provider redirects here without a form, so the actor is the system."""
     roles = {"assent-reviewers": "reviewer"}
     with provider() as idp:
         idp.claims |= {"preferred_username": "bea", "groups": ["assent-reviewers"]}
@@ -403,10 +413,10 @@ async def test_a_sign_in_at_the_provider_records_the_person_that_it_creates(sqli
             new = await log.new()
             for act in ("person-created", "identity-linked", "roles-changed"):
                 assert_recorded(new, act, "a sign-in at the provider", actor="system:oidc", via=None)
-            assert (await node.assent.audit.verify()).findings == []
+            assert (await node.assent[AuditService].verify()).findings == []
 
 
-async def sent(stage: Stage, act: Act) -> httpx2.Response:
+async def submit(stage: Stage, act: Act) -> httpx2.Response:
     browser, address = stage.browsers[act.by], act.form.format(**stage.kept)
     page = await browser.page(act.page.format(**stage.kept))
     typed = dict(act.typed)

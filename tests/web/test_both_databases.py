@@ -1,10 +1,10 @@
-"""The ways through the pages, on SQLite and on PostgreSQL."""
+"""The main page workflows, on SQLite and PostgreSQL."""
 
 import asyncio
 
 import pytest
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from tests.support.nodes import Node
 from tests.web.visitors import link, person, signed_in, visitor
 
@@ -15,7 +15,7 @@ def settings(request: pytest.FixtureRequest) -> Settings:
     return found.model_copy(update={"undo_seconds": 0})
 
 
-async def test_people_sign_in_read_decide_and_sign_out(node: Node) -> None:
+async def test_a_reviewer_can_sign_in_read_decide_and_sign_out(node: Node) -> None:
     await person(node, "ann", "reviewer")
     created = await node.create(tags=["prod"], payload={"question": "Deploy the zebra?", "context": {"files": [
         {"path": "plan.md", "format": "markdown", "content": "# Plan"},
@@ -39,14 +39,14 @@ async def test_people_sign_in_read_decide_and_sign_out(node: Node) -> None:
     assert (await browser.get("/")).status_code == 303
 
 
-async def test_of_many_who_use_a_link_at_once_one_is_signed_in(node: Node) -> None:
+async def test_a_link_used_concurrently_signs_in_only_one_client(node: Node) -> None:
     await person(node, "ann", "reviewer", password=None)
     path = f"/sign-in/{await link(node, 'ann')}"
     answers = await asyncio.gather(*(visitor(node).post(path, {}) for _ in range(5)))
     assert sorted(answer.status_code for answer in answers) == [303, 401, 401, 401, 401]
 
 
-async def test_of_two_who_decide_at_once_one_is_told_of_the_other(node: Node) -> None:
+async def test_the_loser_of_two_concurrent_decisions_gets_a_409(node: Node) -> None:
     ann, bea = await signed_in(node, "ann"), await signed_in(node, "bea")
     created = await node.create()
     yes = await ann.confirmation(created["id"], "approve")

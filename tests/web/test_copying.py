@@ -1,14 +1,15 @@
-"""Every secret and id on a page has a button that copies it."""
+"""Every secret and ID on a page has a copy button."""
 
 import re
 
 import pytest
 
-from tests.services import delegating
+from assent.delivery.store.routes import Routes
+from tests.delivery.pages.test_deliveries import dead
+from tests.delivery.usecases import delegating
+from tests.policy.pages.test_rules import write
 from tests.support.nodes import Node
 from tests.web.reading import Page
-from tests.web.test_deliveries import dead
-from tests.web.test_rules import write
 from tests.web.visitors import Visitor, signed_in
 
 
@@ -20,7 +21,7 @@ async def admin(node: Node) -> Visitor:
     return await signed_in(node, "root", "admin", "reviewer")
 
 
-async def test_a_breakpoint_offers_its_ids_for_copying(node: Node) -> None:
+async def test_a_breakpoint_page_has_copy_buttons_for_its_ids(node: Node) -> None:
     created = await node.create(runId="nightly-7")
     page = await (await signed_in(node)).page(f"/breakpoints/{created['id']}")
     assert copied(page) >= {"breakpoint ID", "run ID", "content hash", "the payload"}
@@ -43,13 +44,13 @@ async def test_a_sign_in_link_has_a_copy_button(node: Node) -> None:
     assert copied(page) == {"the secret"}
 
 
-async def test_lists_and_pages_of_the_administration_offer_their_ids_for_copying(node: Node) -> None:
+async def test_admin_pages_have_copy_buttons_for_their_ids(node: Node) -> None:
     root = await admin(node)
     await node.token("agent")
     delivery = await dead(node)
     channel = await delegating.channel(node, "mail", "email")
     await delegating.route(node, "mail")
-    [route] = await node.assent.database.read(lambda tx: tx.routes.in_project("default"))
+    [route] = await node.assent.database.read(lambda tx: tx[Routes].in_project("default"))
     rule = await write(root, "deploy.*")
     for path, what in (
         ("/admin/tokens", "token ID"),
@@ -63,6 +64,6 @@ async def test_lists_and_pages_of_the_administration_offer_their_ids_for_copying
 
 
 @pytest.mark.parametrize("path", ["/", "/rules", "/account"])
-async def test_every_page_announces_what_was_copied(node: Node, path: str) -> None:
+async def test_every_page_has_a_live_region_for_copy_announcements(node: Node, path: str) -> None:
     page = await (await signed_in(node)).page(path)
     assert [each["aria-live"] for each in page.all("p") if each.get("id") == "announced"] == ["polite"]

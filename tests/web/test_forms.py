@@ -1,4 +1,4 @@
-"""What people type into a form arrives with the types that the form asks for."""
+"""Submitted form values are converted to the types that the form requires."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.domain.errors import InvalidRequest
-from assent.domain.terms import check_answers, check_form
+from assent.core.errors import InvalidRequest
+from assent.core.terms import check_answers, check_form
 from assent.web import forms
 
 FORM: dict[str, Any] = {
@@ -24,14 +24,14 @@ FORM: dict[str, Any] = {
 }
 
 
-def test_each_input_becomes_its_json_type() -> None:
+def test_inputs_are_converted_to_their_json_types() -> None:
     typed = {"field-0": "x", "field-1": "3", "field-2": "0.5", "field-3": "no", "field-4": "1", "field-5": "2"}
     found = forms.answers(FORM, typed)
     assert found == {"name": "x", "count": 3, "ratio": 0.5, "sure": False, "region": "us", "level": 3}
     assert [type(value) for value in found.values()] == [str, int, float, bool, str, int]
 
 
-def test_what_is_left_empty_is_left_out() -> None:
+def test_empty_inputs_are_omitted_from_the_answers() -> None:
     assert forms.answers(FORM, {"field-0": "", "field-3": ""}) == {}
 
 
@@ -44,7 +44,7 @@ def test_what_is_left_empty_is_left_out() -> None:
         ("field-5", "²"),
     ],
 )  # fmt: skip
-def test_what_is_not_of_the_type_is_refused(field: str, text: str) -> None:
+def test_values_of_the_wrong_type_are_rejected(field: str, text: str) -> None:
     with pytest.raises(InvalidRequest):
         forms.answers(FORM, {field: text})
 
@@ -61,7 +61,7 @@ def test_what_is_not_of_the_type_is_refused(field: str, text: str) -> None:
         ({"type": "boolean", "enum": [True]}, "choice"),
     ],
 )
-def test_each_type_has_its_control(schema: dict[str, Any], control: str) -> None:
+def test_each_field_type_maps_to_a_control(schema: dict[str, Any], control: str) -> None:
     check_form({"type": "object", "properties": {"x": schema}})
     assert forms.inputs({"properties": {"x": schema}}, {})[0].control == control
 
@@ -77,14 +77,14 @@ def test_each_type_has_its_control(schema: dict[str, Any], control: str) -> None
         ({"type": "string", "default": "hidden\u200b"}, ""),
     ],
 )
-def test_a_default_is_filled_in_and_what_was_typed_replaces_it(schema: dict[str, Any], value: str) -> None:
+def test_a_default_is_prefilled_unless_the_user_typed_a_value(schema: dict[str, Any], value: str) -> None:
     form = {"properties": {"x": schema}}
     assert forms.inputs(form, {})[0].value == value
     assert forms.inputs(form, {"field-0": "typed"})[0].value == "typed"
 
 
 @given(st.dictionaries(st.sampled_from([f"field-{n}" for n in range(6)]), st.text()))
-def test_whatever_is_typed_becomes_valid_answers_or_is_refused(typed: dict[str, str]) -> None:
+def test_any_input_is_converted_to_valid_answers_or_rejected(typed: dict[str, str]) -> None:
     try:
         found = forms.answers(FORM, typed)
         check_answers(FORM, found)

@@ -1,4 +1,4 @@
-"""Whatever agents write stays text, and the text that is there is the text that is seen."""
+"""Content by agents is always shown as text, and hidden characters in it are always visible."""
 
 import re
 from typing import Any
@@ -14,7 +14,7 @@ HARMLESS = "harmless"
 
 
 def hostile(text: str) -> dict[str, Any]:
-    """A breakpoint with the text in every place where an agent may write."""
+    """Return a breakpoint with the text in every field that an agent can set."""
     word = "".join(text.split()) or HARMLESS
     return {
         "agentId": text,
@@ -54,7 +54,7 @@ def hostile(text: str) -> dict[str, Any]:
 
 
 async def pages_about(node: Node, browser: Visitor, clock: ManualClock, text: str) -> list[Page]:
-    """Raise it, comment on it, and return every page that shows any of it."""
+    """Create the breakpoint, comment on it, and return every page that shows any of its content."""
     created = await node.create(**hostile(text))
     one = f"/breakpoints/{created['id']}"
     await node.feedback(created["id"], await node.token("agent"), comment=text)
@@ -79,16 +79,16 @@ async def pages_about(node: Node, browser: Visitor, clock: ManualClock, text: st
         Page((await browser.get("/", params={"q": text, "agent": "nobody of this name"})).text),
         Page((await browser.get("/sign-in", params={"next": text})).text or "<p></p>"),
     ]
-    clock.advance(1)  # comments of one moment stand in no order
+    clock.advance(1)  # comments with equal timestamps have no defined order
     await node.feedback(created["id"], await node.token("reviewer"), approved=False, comment=text)
     return [*pages, await browser.page(one)]
 
 
-def test_there_are_enough_ways_to_attack() -> None:
+def test_the_corpus_contains_at_least_200_attacks() -> None:
     assert len(set(XSS)) >= 200
 
 
-async def test_no_text_changes_what_a_page_is_made_of(node: Node, clock: ManualClock) -> None:
+async def test_hostile_text_never_changes_the_structure_of_a_page(node: Node, clock: ManualClock) -> None:
     browser = await signed_in(node)
     expected = [page.structure for page in await pages_about(node, browser, clock, HARMLESS)]
     for text in XSS:
@@ -103,14 +103,14 @@ async def test_no_text_changes_what_a_page_is_made_of(node: Node, clock: ManualC
 
 
 @pytest.mark.parametrize("text", XSS[:10])
-async def test_a_name_typed_at_the_door_stays_text(node: Node, text: str) -> None:
+async def test_a_hostile_name_on_the_sign_in_page_stays_text(node: Node, text: str) -> None:
     browser = await signed_in(node)
     answer = await browser.sign_in(text, "wrong")
     harmless = await browser.sign_in(HARMLESS, "wrong")
     assert Page(answer.text).structure == Page(harmless.text).structure
 
 
-# What the API takes as JSON text; lone surrogates never get in, names and paths carry no controls.
+# Texts that the API accepts: it rejects lone surrogates everywhere, and control characters in names and paths.
 WRITTEN = {name: each for name, each in SPOOFS.items() if name != "a lone surrogate"}
 NAMEABLE = {
     name: each for name, each in WRITTEN.items() if not any(mark < " " or "\x7f" <= mark < "\xa0" for mark in each[0])
@@ -118,7 +118,7 @@ NAMEABLE = {
 
 
 @pytest.mark.parametrize(("text", "shown"), WRITTEN.values(), ids=WRITTEN.keys())
-async def test_a_spoof_is_seen_through_wherever_it_stands(node: Node, text: str, shown: str) -> None:
+async def test_spoofed_text_is_made_visible_everywhere_on_a_page(node: Node, text: str, shown: str) -> None:
     browser = await signed_in(node)
     in_names = (text, shown) in NAMEABLE.values()
     body = hostile(text if in_names else HARMLESS)
@@ -138,8 +138,8 @@ async def test_a_spoof_is_seen_through_wherever_it_stands(node: Node, text: str,
                 assert not any(text in value for value in attributes.values()), (tag, attributes)
 
 
-async def test_what_the_agent_wrote_cannot_turn_the_line_around(node: Node) -> None:
-    """Text of either direction is kept apart from ours: each piece in an element that isolates it."""
+async def test_agent_text_cannot_change_the_direction_of_surrounding_text(node: Node) -> None:
+    """Right-to-left and left-to-right text by agents is always inside an element that isolates its direction."""
     await person(node, "bea", "reviewer", password=None)
     browser = await signed_in(node)
     text = "لا تحذف"

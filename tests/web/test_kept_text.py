@@ -1,4 +1,4 @@
-"""Text that a person typed is still there after the session ended, and nothing is decided by signing in again."""
+"""Text that a person typed survives the end of the session, and signing in again decides nothing."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,9 +7,13 @@ from typing import Any
 import httpx2
 import pytest
 
-from assent.domain.access import Role
-from assent.settings import Settings
-from assent.store.transaction import Transaction
+from assent.breakpoints.store.breakpoints import Breakpoints
+from assent.breakpoints.store.undo_window import HeldAnswers
+from assent.core.access import Role
+from assent.db.transaction import Transaction
+from assent.kernel.settings import Settings
+from assent.people.store.people import People
+from assent.policy.store.rules import Rules
 from tests.support.nodes import ManualClock, Node
 from tests.web.reading import Page
 from tests.web.visitors import PASSWORD, Visitor, person, visitor
@@ -22,13 +26,13 @@ ONE = "/breakpoints/{id}"
 
 @dataclass(frozen=True)
 class Case:
-    """A form with free text: where it is, where it goes, and what is typed into it."""
+    """A form with text fields: its page, its action and the typed values."""
 
     page: str
     action: str
     typed: Mapping[str, str]
     first: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What is typed into a form before it, whose answer holds this one."""
+    """The values typed into the form at `before`, whose response contains this one."""
     before: str = ""
 
 
@@ -64,7 +68,7 @@ class Scene:
         return template
 
     async def filled(self, case: Case) -> tuple[str, dict[str, str]]:
-        """Open the form and fill it in; return its address and what it would send."""
+        """Open and fill in the form; return its action and fields."""
         page = await self.ann.page(self.at(case.page))
         if case.before:
             form = page.form(self.at(case.before))
@@ -75,9 +79,9 @@ class Scene:
 
     async def unchanged(self) -> bool:
         def use_case(tx: Transaction) -> tuple[str, int, list[Any], int]:
-            found = tx.breakpoints.look(self.known["id"], project="default")
-            rules = tx.rules.standing("default")
-            return found.status.value, found.version, tx.held_answers.on(found.id), sum(each.version for each in rules)
+            found = tx[Breakpoints].look(self.known["id"], project="default")
+            rules = tx[Rules].standing("default")
+            return found.status.value, found.version, tx[HeldAnswers].on(found.id), sum(each.version for each in rules)
 
         return await self.node.assent.database.read(use_case) == ("waiting", 1, [], 1)
 
@@ -101,15 +105,15 @@ async def scene(settings: Settings, node: Node) -> Scene:
     )
 
 
-def kept(answer: httpx2.Response) -> bool:
-    """Whether a control of a form on the page has the whole text."""
+def shows_text(answer: httpx2.Response) -> bool:
+    """Whether the page shows the complete text, for example in a form."""
     page = Page(answer.text)
     values = [each.get("value", "") for each in page.all("input") if each.get("type") != "hidden"]
     return TEXT in page.text or TEXT in values
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_text_typed_before_the_session_ended_is_in_the_form_after_signing_in(
+async def test_text_typed_before_the_session_ended_is_restored_after_signing_in(
     scene: Scene, clock: ManualClock, name: str
 ) -> None:
     address, filled = await scene.filled(CASES[name])
@@ -127,21 +131,21 @@ async def test_text_typed_before_the_session_ended_is_in_the_form_after_signing_
     shown = await scene.ann.post(again.action, again.fields)
     assert shown.status_code == 403
     assert "nothing was sent" in shown.text
-    assert kept(shown)
+    assert shows_text(shown)
     assert await scene.unchanged()
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_text_of_a_form_from_an_earlier_sign_in_is_in_the_new_form(scene: Scene, name: str) -> None:
+async def test_text_in_a_form_from_an_earlier_session_is_restored(scene: Scene, name: str) -> None:
     address, filled = await scene.filled(CASES[name])
     await scene.ann.sign_in("ann")
     shown = await scene.ann.post(address, filled)
     assert shown.status_code == 403
-    assert kept(shown)
+    assert shows_text(shown)
     assert await scene.unchanged()
 
 
-async def test_the_kept_text_can_be_sent_from_the_form_it_is_in(scene: Scene) -> None:
+async def test_restored_text_can_be_submitted_from_the_new_form(scene: Scene) -> None:
     address, filled = await scene.filled(CASES["reject"])
     await scene.ann.sign_in("ann")
     shown = Page((await scene.ann.post(address, filled)).text).form("/confirm")
@@ -155,7 +159,7 @@ async def test_the_kept_text_can_be_sent_from_the_form_it_is_in(scene: Scene) ->
 
 @pytest.mark.parametrize("headers", [{"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}, {}])
 @pytest.mark.parametrize("session", ["ended", "another"])
-async def test_text_that_no_page_of_ours_sent_is_not_kept(
+async def test_text_submitted_from_another_site_is_not_kept(
     scene: Scene, clock: ManualClock, headers: dict[str, str], session: str
 ) -> None:
     if session == "ended":
@@ -169,8 +173,8 @@ async def test_text_that_no_page_of_ours_sent_is_not_kept(
         assert not Page(answer.text).all("textarea")
 
 
-async def test_a_script_is_told_to_send_the_form_as_a_page_instead(scene: Scene, clock: ManualClock) -> None:
-    """The text is in the form on the page; a redirect would lose it."""
+async def test_a_script_is_asked_to_resubmit_the_form_as_a_normal_request(scene: Scene, clock: ManualClock) -> None:
+    """A redirect would lose the text in the form."""
     address, filled = await scene.filled(CASES["reject"])
     clock.advance(13 * 3600)
     headers = {"origin": "http://assent.test", "hx-request": "true", "hx-target": "div#dialog"}
@@ -179,7 +183,7 @@ async def test_a_script_is_told_to_send_the_form_as_a_page_instead(scene: Scene,
     assert "hx-redirect" not in answer.headers
 
 
-async def test_no_password_is_carried_through_a_sign_in(scene: Scene, clock: ManualClock) -> None:
+async def test_passwords_are_not_kept_while_signing_in(scene: Scene, clock: ManualClock) -> None:
     form = (await scene.ann.page("/account")).form("/account/password")
     clock.advance(13 * 3600)
     typed = {"old": "the old secret", "new": "a new secret", "again": "a new secret"}
@@ -189,7 +193,7 @@ async def test_no_password_is_carried_through_a_sign_in(scene: Scene, clock: Man
 
 
 @pytest.mark.parametrize("action", ["//evil.example/x", "https://evil.example/", "/\\evil.example", "javascript:x", ""])
-async def test_kept_text_is_only_sent_to_a_page_of_ours(scene: Scene, action: str) -> None:
+async def test_kept_text_is_submitted_only_to_local_paths(scene: Scene, action: str) -> None:
     fields = {"name": "ann", "password": PASSWORD, "kept-action": action, "kept.comment": TEXT}
     answer = await scene.ann.post("/sign-in", fields)
     assert answer.status_code == 303
@@ -197,7 +201,7 @@ async def test_kept_text_is_only_sent_to_a_page_of_ours(scene: Scene, action: st
 
 
 async def signed_in_elsewhere(scene: Scene, clock: ManualClock, way: str, *, name: str, case: Case) -> httpx2.Response:
-    """Fill in a form as ann, sign in under a name, and send the form; return the page that follows."""
+    """Fill in a form as ann, sign in as another person, and submit the form; return the resulting page."""
     address, filled = await scene.filled(case)
     if way == "another tab":
         await scene.ann.sign_in(name)
@@ -223,7 +227,7 @@ ALL_ROLES = ("reviewer", "rule-admin", "admin")
     ("name", "roles"),
     [("reject", ALL_ROLES), ("import rules", ALL_ROLES), ("reject", ())],
 )
-async def test_another_person_who_signs_in_gets_nothing_of_the_text(
+async def test_another_person_who_signs_in_does_not_see_the_text(
     scene: Scene, clock: ManualClock, way: str, name: str, roles: tuple[str, ...]
 ) -> None:
     await person(scene.node, "bob", *roles)
@@ -235,8 +239,8 @@ async def test_another_person_who_signs_in_gets_nothing_of_the_text(
     assert await scene.unchanged()
 
 
-async def test_a_script_leaves_the_form_of_another_person_as_it_is(scene: Scene) -> None:
-    """The text is on the page of the person who typed it, and only there."""
+async def test_a_script_leaves_a_form_opened_by_another_person_unchanged(scene: Scene) -> None:
+    """The text must stay on the page of the person who typed it."""
     await person(scene.node, "bob", "reviewer")
     address, filled = await scene.filled(CASES["reject"])
     await scene.ann.sign_in("bob")
@@ -248,7 +252,7 @@ async def test_a_script_leaves_the_form_of_another_person_as_it_is(scene: Scene)
     }
 
 
-async def test_text_without_the_mark_of_its_person_is_not_put_into_a_form(scene: Scene) -> None:
+async def test_text_without_a_valid_person_mark_is_not_restored(scene: Scene) -> None:
     for mark in ("", "0" * 96, "ü"):
         fields = {"kept-action": scene.at(f"{ONE}/confirm"), "kept-for": mark, "kept.comment": TEXT}
         answer = await scene.ann.sign_in("ann", **fields)
@@ -259,9 +263,7 @@ async def test_text_without_the_mark_of_its_person_is_not_put_into_a_form(scene:
 LONG = "<" * 340_000
 
 
-async def test_a_text_that_is_too_long_is_not_repeated_to_clients_without_a_session(
-    scene: Scene, clock: ManualClock
-) -> None:
+async def test_overlong_text_is_not_echoed_to_clients_without_a_session(scene: Scene, clock: ManualClock) -> None:
     clock.advance(13 * 3600)
     for form in ({"text": LONG}, {"text": "x", "other": "<" * 40_000}, {"text": "x", "<" * 40_000: "y"}):
         answer = await scene.ann.post(scene.at(f"{ONE}/comment"), form)
@@ -275,7 +277,7 @@ async def test_a_text_that_is_too_long_is_not_repeated_to_clients_without_a_sess
         assert len(answer.content) < 10_000
 
 
-async def test_a_script_keeps_a_text_that_is_too_long_on_its_page(scene: Scene, clock: ManualClock) -> None:
+async def test_a_script_keeps_overlong_text_on_the_page(scene: Scene, clock: ManualClock) -> None:
     clock.advance(13 * 3600)
     headers = {"origin": "http://assent.test", "hx-request": "true", "hx-target": "div#detail"}
     answer = await scene.ann.client.post(scene.at(f"{ONE}/comment"), data={"text": LONG}, headers=headers)
@@ -283,9 +285,7 @@ async def test_a_script_keeps_a_text_that_is_too_long_on_its_page(scene: Scene, 
     assert "assent-resubmit" not in answer.headers
 
 
-async def test_a_form_that_was_too_long_to_keep_is_shown_when_the_browser_sends_it_again(
-    scene: Scene, clock: ManualClock
-) -> None:
+async def test_an_overlong_form_is_restored_when_resubmitted_after_signing_in(scene: Scene, clock: ManualClock) -> None:
     address, filled = await scene.filled(CASES["answers"])
     filled |= {"edit-0": LONG}
     clock.advance(13 * 3600)
@@ -294,26 +294,28 @@ async def test_a_form_that_was_too_long_to_keep_is_shown_when_the_browser_sends_
     await scene.ann.sign_in("ann")
     shown = await scene.ann.post(address, filled)
     assert shown.status_code == 403
-    assert kept(shown)
+    assert shows_text(shown)
     assert LONG in Page(shown.text).text
 
 
-async def test_the_longest_comment_is_kept_with_answers(scene: Scene, clock: ManualClock) -> None:
+async def test_a_comment_of_maximum_length_is_kept_with_answers(scene: Scene, clock: ManualClock) -> None:
     clock.advance(13 * 3600)
     answer = await scene.ann.post(scene.at(f"{ONE}/confirm"), {"comment": "&" * 20_000, "field-0": "<" * 5_000})
     form = Page(answer.text).form("/sign-in")
     assert (form.fields["kept.comment"], form.fields["kept.field-0"]) == ("&" * 20_000, "<" * 5_000)
 
 
-async def test_a_form_that_cannot_be_filled_in_again_keeps_only_its_text(scene: Scene, clock: ManualClock) -> None:
+async def test_only_the_text_of_a_form_that_cannot_be_restored_is_kept(scene: Scene, clock: ManualClock) -> None:
     clock.advance(13 * 3600)
     answer = await scene.ann.post("/triggers/trg_x/suspend", {"because": TEXT, "back": "list", "other": "some value"})
     form = Page(answer.text).form("/sign-in")
     assert {name for name in form.fields if name.startswith("kept.")} == {"kept.because"}
 
 
-async def sent(scene: Scene, clock: ManualClock, ending: str, address: str, filled: dict[str, str]) -> httpx2.Response:
-    """Send a form in its session, or after signing in again; return the page that shows its text."""
+async def submit(
+    scene: Scene, clock: ManualClock, ending: str, address: str, filled: dict[str, str]
+) -> httpx2.Response:
+    """Submit a form in its session or after signing in again; return the page that shows its text."""
     if ending == "earlier sign-in":
         await scene.ann.sign_in("ann")
     if ending == "session ended":
@@ -330,7 +332,7 @@ ANSWERS = ["reject", "confirm the rejection", "answers", "edits", "comment"]
 
 @pytest.mark.parametrize("ending", ["live", "session ended"])
 @pytest.mark.parametrize("name", ANSWERS)
-async def test_text_for_a_breakpoint_that_has_ended_is_shown_for_copying(
+async def test_text_for_an_ended_breakpoint_is_shown_for_copying(
     scene: Scene, clock: ManualClock, name: str, ending: str
 ) -> None:
     address, filled = await scene.filled(CASES[name])
@@ -338,13 +340,13 @@ async def test_text_for_a_breakpoint_that_has_ended_is_shown_for_copying(
         "POST", scene.at("/api/breakpoints/{id}/cancel"), await scene.node.token("agent"), json={}
     )
     assert cancelled.status_code == 200
-    shown = await sent(scene, clock, ending, address, filled)
+    shown = await submit(scene, clock, ending, address, filled)
     assert shown.status_code == (409 if ending == "live" else 403)
-    assert kept(shown)
+    assert shows_text(shown)
     assert "Your answer" not in shown.text
 
 
-async def test_what_was_not_sent_is_labelled_and_unchanged_values_are_left_out(scene: Scene) -> None:
+async def test_unsent_text_is_labeled_and_unchanged_values_are_omitted(scene: Scene) -> None:
     address, filled = await scene.filled(CASES["answers"])
     await scene.node.call("POST", scene.at("/api/breakpoints/{id}/cancel"), await scene.node.token("agent"), json={})
     shown = await scene.ann.post(address, filled | {"edit-0": "b", "comment": "Go."})
@@ -364,46 +366,44 @@ async def test_what_was_not_sent_is_labelled_and_unchanged_values_are_left_out(s
         ("reject", "earlier sign-in", set[Role]()),
     ],
 )
-async def test_text_of_a_person_whose_role_is_gone_is_shown_for_copying(
+async def test_text_is_shown_for_copying_after_its_author_lost_their_role(
     scene: Scene, clock: ManualClock, name: str, ending: str, roles: set[Role]
 ) -> None:
     address, filled = await scene.filled(CASES[name])
 
     def use_case(tx: Transaction) -> None:
-        tx.people.grant(tx.people.get_by_name("ann").id, "default", roles)
+        tx[People].grant(tx[People].get_by_name("ann").id, "default", roles)
 
     await scene.node.assent.database.write(use_case)
-    if ending == "live":  # choosing a project has the server read the roles again
+    if ending == "live":  # choosing a project makes the server reload the roles
         chosen = await scene.ann.post("/account/project", {"csrf": filled["csrf"], "project": "default"})
         assert chosen.status_code == 303
-    shown = await sent(scene, clock, ending, address, filled)
-    assert kept(shown) or "Not on a Friday." in Page((await scene.ann.get("/")).text).text
+    shown = await submit(scene, clock, ending, address, filled)
+    assert shows_text(shown) or "Not on a Friday." in Page((await scene.ann.get("/")).text).text
     assert await scene.unchanged()
 
 
 @pytest.mark.parametrize("ending", ["live", "earlier sign-in"])
 @pytest.mark.parametrize("name", ["change rule", "remove rule"])
-async def test_text_about_a_rule_that_was_removed_is_shown_for_copying(
+async def test_text_for_a_removed_rule_is_shown_for_copying(
     scene: Scene, clock: ManualClock, name: str, ending: str
 ) -> None:
     address, filled = await scene.filled(CASES[name])
     done = await scene.ann.send(scene.at("/rules/{rule}/remove"), "/remove", why="It is not needed.")
     assert done.status_code == 303
-    assert kept(await sent(scene, clock, ending, address, filled))
+    assert shows_text(await submit(scene, clock, ending, address, filled))
 
 
 @pytest.mark.parametrize("ending", ["live", "earlier sign-in"])
-async def test_inputs_of_a_run_are_shown_when_no_process_is_left(
+async def test_run_inputs_are_shown_for_copying_when_no_process_is_left(
     settings: Settings, scene: Scene, clock: ManualClock, ending: str
 ) -> None:
     address, filled = await scene.filled(CASES["start a run"])
     (settings.process_folder / "tidy.py").unlink()
-    assert kept(await sent(scene, clock, ending, address, filled))
+    assert shows_text(await submit(scene, clock, ending, address, filled))
 
 
-async def test_the_reason_of_a_bulk_answer_is_shown_when_nothing_of_it_is_left(
-    scene: Scene, clock: ManualClock
-) -> None:
+async def test_a_bulk_reason_is_shown_for_copying_when_nothing_is_pending(scene: Scene, clock: ManualClock) -> None:
     address, filled = await scene.filled(CASES["bulk reject"])
     await scene.node.call("POST", scene.at("/api/breakpoints/{id}/cancel"), await scene.node.token("agent"), json={})
-    assert kept(await sent(scene, clock, "session ended", address, filled))
+    assert shows_text(await submit(scene, clock, "session ended", address, filled))

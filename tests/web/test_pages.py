@@ -1,4 +1,4 @@
-"""Every page: what it shows, how it is built, what it sends along."""
+"""The content, markup and response headers of every page."""
 
 import base64
 import re
@@ -8,9 +8,9 @@ from urllib.parse import quote
 import httpx2
 import pytest
 
-from assent.domain.errors import AssentError
-from assent.web.frame import ASSETS, CSP
-from assent.web.pages import error_classes
+from assent.core.errors import AssentError
+from assent.web.open_pages import error_classes
+from assent.web.site import ASSETS, CSP
 from tests.support.nodes import ManualClock, Node
 from tests.web.reading import Page
 from tests.web.visitors import Visitor, link, person, signed_in, visitor
@@ -83,8 +83,8 @@ async def every_page(node: Node) -> dict[str, httpx2.Response]:
     }
 
 
-async def test_every_page_is_built_for_everybody(node: Node) -> None:
-    """One main heading, one main part, a language, a title, a label for every control, no element twice by id."""
+async def test_every_page_has_accessible_markup(node: Node) -> None:
+    """There is one h1 and one main element, every control has a label, and IDs are unique."""
     for name, answer in (await every_page(node)).items():
         page = Page(answer.text)
         assert len(page.all("h1")) == 1, name
@@ -102,7 +102,7 @@ async def test_every_page_is_built_for_everybody(node: Node) -> None:
                 assert set(attributes.get(reference, "").split()) <= set(ids), (name, attributes)
 
 
-async def test_every_page_forbids_what_it_does_not_need(node: Node) -> None:
+async def test_every_page_has_restrictive_security_headers(node: Node) -> None:
     for name, answer in (await every_page(node)).items():
         assert answer.headers["content-type"] == "text/html; charset=utf-8", name
         assert answer.headers["content-security-policy"] == CSP, name
@@ -111,8 +111,8 @@ async def test_every_page_forbids_what_it_does_not_need(node: Node) -> None:
         assert answer.headers["x-frame-options"] == "DENY", name
 
 
-async def test_no_page_has_a_script_or_a_style_of_its_own(node: Node) -> None:
-    """Scripts are files of ours; what an agent drew is in a frame that can do nothing."""
+async def test_no_page_has_inline_scripts_or_styles(node: Node) -> None:
+    """Scripts are loaded only from our own files, and HTML by agents is in a sandboxed frame."""
     for name, answer in (await every_page(node)).items():
         for tag, attributes in Page(answer.text).elements:
             assert tag not in {"style", "object", "embed"}, name
@@ -124,7 +124,7 @@ async def test_no_page_has_a_script_or_a_style_of_its_own(node: Node) -> None:
         assert not re.findall(r"<script[^>]*>[^<]", answer.text), name
 
 
-async def test_every_form_that_changes_something_carries_the_form_key(node: Node) -> None:
+async def test_every_post_form_has_a_csrf_token(node: Node) -> None:
     browser = await signed_in(node)
     created = await node.create()
     page = await browser.page(f"/breakpoints/{created['id']}")
@@ -156,7 +156,7 @@ async def test_a_forged_form_changes_nothing(node: Node, form: dict[str, str], o
     assert (seen["status"], seen["version"]) == ("waiting", created["version"])
 
 
-async def test_the_form_key_of_somebody_else_does_not_fit(node: Node) -> None:
+async def test_another_persons_csrf_token_is_rejected(node: Node) -> None:
     ann, bea = await signed_in(node, "ann"), await signed_in(node, "bea")
     created = await node.create()
     one = f"/breakpoints/{created['id']}"
@@ -164,7 +164,7 @@ async def test_the_form_key_of_somebody_else_does_not_fit(node: Node) -> None:
     assert (await bea.post(f"{one}/comment", stolen | {"text": "Hi"})).status_code == 403
 
 
-async def test_a_get_never_acts(node: Node) -> None:
+async def test_get_requests_have_no_side_effects(node: Node) -> None:
     browser = await signed_in(node)
     created = await node.create()
     one = f"/breakpoints/{created['id']}"
@@ -186,14 +186,14 @@ async def test_a_get_never_acts(node: Node) -> None:
         ("assent.svg", "image/svg+xml"),
     ],
 )
-async def test_a_file_of_ours_is_kept_for_ever_under_the_name_of_its_content(node: Node, name: str, kind: str) -> None:
+async def test_static_files_are_immutable_under_urls_with_a_content_hash(node: Node, name: str, kind: str) -> None:
     answer = await visitor(node).get(ASSETS.url(name))
     assert answer.headers["content-type"] == kind
     assert "immutable" in answer.headers["cache-control"]
     assert (await visitor(node).get(f"/static/0000000000000000/{name}")).status_code == 404
 
 
-async def test_only_files_of_ours_are_served(node: Node) -> None:
+async def test_only_known_static_files_are_served(node: Node) -> None:
     page = await visitor(node).page("/sign-in")
     assert {"rel": "stylesheet", "href": ASSETS.url("assent.css")} in page.all("link")
     for name in ("..%2fframe.py", "../frame.py", "", "nonsense.js", "rules.css"):
@@ -201,17 +201,14 @@ async def test_only_files_of_ours_are_served(node: Node) -> None:
 
 
 @pytest.mark.parametrize("code", error_classes())
-async def test_every_error_code_has_a_page_that_explains_it(node: Node, code: str) -> None:
+async def test_every_error_code_has_an_explanation_page(node: Node, code: str) -> None:
     page = await visitor(node).page(f"/problems/{code}")
     error: type[AssentError] = error_classes()[code]
     assert error.title in page.text
     assert "Meaning: " in page.text
 
 
-# ── the list ──
-
-
-async def test_the_list_shows_what_waits_most_urgent_first(node: Node) -> None:
+async def test_pending_breakpoints_are_listed_most_urgent_first(node: Node) -> None:
     browser = await signed_in(node)
     calm = await node.create(title="Calm")
     late = await node.create(title="Late", ttlSeconds=1000)
@@ -224,7 +221,7 @@ async def test_the_list_shows_what_waits_most_urgent_first(node: Node) -> None:
     "query",
     ["tag=prod", "agent=bot", "gate=a.gate", "q=zebra", "tag=prod&tag=eu&agent=bot", "q=&tag=&agent=&gate=a.gate"],
 )
-async def test_a_filter_leaves_only_what_matches(node: Node, query: str) -> None:
+async def test_a_filter_shows_only_matching_breakpoints(node: Node, query: str) -> None:
     browser = await signed_in(node)
     wanted = await node.create(
         agentId="bot", title="The zebra", tags=["prod", "eu"], payload={"breakpointId": "a.gate"}
@@ -235,7 +232,7 @@ async def test_a_filter_leaves_only_what_matches(node: Node, query: str) -> None
     assert "1 pending, most urgent first." in page.text
 
 
-async def test_filters_stay_in_the_links_and_the_form(node: Node) -> None:
+async def test_links_and_forms_preserve_the_filters(node: Node) -> None:
     browser = await signed_in(node)
     await node.create()
     page = await browser.page("/?status=all&tag=a+b&tag=c%26d&agent=agent-1&sort=newest")
@@ -244,7 +241,7 @@ async def test_filters_stay_in_the_links_and_the_form(node: Node) -> None:
     assert values == ["a b", "c&d"]
 
 
-async def test_a_list_grows_in_place_until_it_is_turned(node: Node) -> None:
+async def test_a_list_grows_in_place_before_continuing_on_the_next_page(node: Node) -> None:
     browser = await signed_in(node)
     created = sorted([(await node.create(title=f"Number {n}"))["id"] for n in range(303)])
     page, path, sizes = await browser.page("/"), "/", []
@@ -259,7 +256,7 @@ async def test_a_list_grows_in_place_until_it_is_turned(node: Node) -> None:
     assert _rows(await browser.page(following)) == created[300:]
 
 
-async def test_counts_stand_beside_every_status(node: Node) -> None:
+async def test_every_status_tab_shows_a_count(node: Node) -> None:
     browser = await signed_in(node)
     reviewer = await node.token("reviewer")
     await node.create()
@@ -277,21 +274,21 @@ async def test_counts_stand_beside_every_status(node: Node) -> None:
         ("/?q=zebra", "No results for “zebra”."),
     ],
 )
-async def test_an_empty_list_says_why(node: Node, path: str, said: str) -> None:
+async def test_an_empty_list_explains_why_it_is_empty(node: Node, path: str, said: str) -> None:
     assert said in (await (await signed_in(node)).page(path)).text
 
 
 @pytest.mark.parametrize(
     "query", ["status=nonsense", "sort=nonsense", "cursor=nonsense", "q=%00", "tag=" + "x" * 400, "cursor=W10"]
 )
-async def test_a_filter_that_makes_no_sense_is_explained(node: Node, query: str) -> None:
+async def test_an_invalid_filter_is_rejected_with_an_explanation(node: Node, query: str) -> None:
     answer = await (await signed_in(node)).get(f"/?{query}")
     assert answer.status_code == 422
     assert "The request is not valid" in answer.text
 
 
 @pytest.mark.parametrize("q", ["'", '"', "*", "a AND", "NEAR(", "(", "-", "a:b", "\\", "％", "&|!"])
-async def test_any_words_can_be_searched_for(node: Node, q: str) -> None:
+async def test_special_characters_do_not_break_the_search(node: Node, q: str) -> None:
     browser = await signed_in(node)
     assert (await browser.get("/", params={"q": q})).status_code == 200
 
@@ -301,10 +298,7 @@ def _rows(page: Page) -> list[str]:
     return [target.removeprefix("/breakpoints/").partition("?")[0] for target in titles]
 
 
-# ── one breakpoint ──
-
-
-async def test_the_page_of_a_breakpoint_shows_everything_about_it(node: Node) -> None:
+async def test_a_breakpoint_page_shows_all_details(node: Node) -> None:
     browser = await signed_in(node)
     created = await node.create(**EVERYTHING)
     await node.feedback(created["id"], await node.token("agent"), comment="I can wait.")
@@ -319,7 +313,7 @@ async def test_the_page_of_a_breakpoint_shows_everything_about_it(node: Node) ->
         assert text in page.text, text
 
 
-async def test_a_moment_is_told_both_ways(node: Node, clock: ManualClock) -> None:
+async def test_times_are_shown_both_relative_and_exact(node: Node, clock: ManualClock) -> None:
     browser = await signed_in(node)
     created = await node.create()
     clock.advance(90)
@@ -328,7 +322,7 @@ async def test_a_moment_is_told_both_ways(node: Node, clock: ManualClock) -> Non
     assert "1 min ago" in page.text
 
 
-async def test_files_are_sent_as_something_that_cannot_run(node: Node) -> None:
+async def test_files_are_served_with_content_types_that_cannot_run(node: Node) -> None:
     browser = await signed_in(node)
     created = await node.create(**EVERYTHING)
     one = f"/breakpoints/{created['id']}/files"
@@ -343,20 +337,20 @@ async def test_files_are_sent_as_something_that_cannot_run(node: Node) -> None:
 
 
 @pytest.mark.parametrize("n", ["4", "99", "-1", "x", "0x1", "1e9", "9999999999", "%00", "١"])
-async def test_a_file_that_is_not_there_is_a_page_that_says_so(node: Node, n: str) -> None:
+async def test_requesting_a_missing_file_returns_404(node: Node, n: str) -> None:
     browser = await signed_in(node)
     created = await node.create(**EVERYTHING)
     assert (await browser.get(f"/breakpoints/{created['id']}/files/{n}")).status_code == 404
 
 
 @pytest.mark.parametrize("breakpoint_id", ["x", "bp_0", "%00", "..%2f..", "bp_" + "Z" * 26, "bp_" + "0" * 26])
-async def test_a_breakpoint_that_is_not_there_is_a_page_that_says_so(node: Node, breakpoint_id: str) -> None:
+async def test_requesting_an_unknown_breakpoint_returns_404(node: Node, breakpoint_id: str) -> None:
     browser = await signed_in(node)
     for path in ("", "/files/0", "/decide"):
         assert (await browser.get(f"/breakpoints/{breakpoint_id}{path}")).status_code == 404
 
 
-async def test_another_projects_breakpoint_is_not_there(node: Node) -> None:
+async def test_a_breakpoint_in_another_project_is_not_found(node: Node) -> None:
     admin = await node.token("admin")
     await node.call("POST", "/api/projects", admin, json={"id": "other"})
     agent = await node.token("agent", project="other", name="their agent")
@@ -372,21 +366,21 @@ async def _forbidden(browser: Visitor, breakpoint_id: str) -> Page:
     return page
 
 
-async def test_a_viewer_reads_and_has_no_buttons(node: Node) -> None:
+async def test_a_viewer_can_read_but_has_no_decision_buttons(node: Node) -> None:
     created = await node.create()
     page = await _forbidden(await signed_in(node, "vic", "viewer"), created["id"])
     assert "vic (viewer) lacks the “" in page.text
     assert {form.action for form in page.forms if form.method == "post"} == {"/sign-out"}
 
 
-async def test_somebody_who_was_not_asked_is_told_who_was(node: Node) -> None:
+async def test_a_reviewer_who_is_not_an_expert_sees_who_can_respond(node: Node) -> None:
     await person(node, "bea", "reviewer", password=None)
     created = await node.create(payload={"question": "?", "expert": "bea"})
     page = await _forbidden(await signed_in(node, "ann"), created["id"])
     assert "Only bea can respond to this breakpoint." in page.text
 
 
-async def test_nobody_is_offered_to_decide_what_they_raised(node: Node) -> None:
+async def test_a_person_cannot_decide_their_own_breakpoint(node: Node) -> None:
     token = await node.person("ann", "reviewer")
     created = await node.create(token)
     browser = visitor(node)
@@ -395,7 +389,7 @@ async def test_nobody_is_offered_to_decide_what_they_raised(node: Node) -> None:
     assert "You cannot respond to your own breakpoint" in page.text
 
 
-async def test_what_has_ended_has_no_forms_and_names_who_ended_it(node: Node) -> None:
+async def test_an_ended_breakpoint_has_no_forms_and_names_its_decider(node: Node) -> None:
     browser = await signed_in(node)
     created = await node.create()
     await node.feedback(created["id"], await node.token("reviewer"), approved=False, comment="No.")
@@ -405,14 +399,11 @@ async def test_what_has_ended_has_no_forms_and_names_who_ended_it(node: Node) ->
     assert {form.action for form in page.forms if created["id"] in form.action} == set()
 
 
-# ── asked for by a script ──
-
-
 def _by_script(target: str, here: str = "/") -> dict[str, str]:
     return {"hx-request": "true", "hx-target": f"div#{target}", "hx-current-url": f"http://assent.test{here}"}
 
 
-async def test_a_script_gets_the_part_it_asks_for(node: Node) -> None:
+async def test_a_script_gets_only_the_region_it_requests(node: Node) -> None:
     browser = await signed_in(node)
     created = await node.create(title="Asked for")
     one = f"/breakpoints/{created['id']}"
@@ -428,7 +419,7 @@ async def test_a_script_gets_the_part_it_asks_for(node: Node) -> None:
         assert not_there not in answer.text, path
 
 
-async def test_an_error_inside_a_page_is_words_and_no_page(node: Node) -> None:
+async def test_an_error_in_a_region_is_returned_without_the_page_layout(node: Node) -> None:
     browser = await signed_in(node)
     answer = await browser.client.get("/breakpoints/bp_00000000000000000000000000", headers=_by_script("detail"))
     assert answer.status_code == 404
@@ -436,7 +427,7 @@ async def test_an_error_inside_a_page_is_words_and_no_page(node: Node) -> None:
     assert "not found in this project" in answer.text
 
 
-async def test_a_session_that_ended_leads_the_whole_page_to_the_door(node: Node) -> None:
+async def test_an_ended_session_redirects_the_whole_page_to_sign_in(node: Node) -> None:
     stranger = visitor(node)
     here = "/breakpoints/bp_00000000000000000000000000?tag=a"
     answer = await stranger.client.get("/", headers=_by_script("detail", here))

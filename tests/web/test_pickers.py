@@ -1,13 +1,15 @@
-"""Where names of people and groups are typed, pages suggest those that the project knows."""
+"""Fields for names of people and groups suggest those in the project."""
 
 import pytest
 
-from assent.domain.access import Role
-from assent.settings import Settings
-from assent.store.people import EVERYWHERE
-from assent.store.projects import Project
-from assent.store.transaction import Transaction
-from tests.services import delegating
+from assent.core.access import Role
+from assent.db.transaction import Transaction
+from assent.delivery.store.routes import Routes
+from assent.kernel.settings import Settings
+from assent.people.store.people import EVERYWHERE, People
+from assent.people.store.projects import Project, Projects
+from assent.people.usecases.people import PeopleService
+from tests.delivery.usecases import delegating
 from tests.support.nodes import Node
 from tests.web.reading import Page
 from tests.web.visitors import Visitor, person, signed_in
@@ -20,7 +22,7 @@ def settings(request: pytest.FixtureRequest) -> Settings:
 
 
 def offered(page: Page, field: str) -> set[str]:
-    """Return the suggestions of a field, which every field of this name shares."""
+    """Return the suggestions of a field; all fields with this name must share them."""
     lists = {each.get("list", "") for each in page.all("input") if each.get("name") == field}
     assert len(lists) == 1, lists
     assert lists & {each.get("id", "") for each in page.all("datalist")} == lists, "the list is on the page"
@@ -28,7 +30,7 @@ def offered(page: Page, field: str) -> set[str]:
 
 
 async def known(node: Node) -> Visitor:
-    """Ann and Val work here, Eve has a role everywhere, Gus closed his account, and Otto belongs to another project."""
+    """Create Ann and Val in the project, Eve in all projects, Otto in another one, and Gus, whose account is closed."""
     root = await signed_in(node, "root", "admin")
     await person(node, "ann", "reviewer", password=None)
     await person(node, "val", "viewer", password=None)
@@ -36,11 +38,11 @@ async def known(node: Node) -> Visitor:
     await root.send("/admin/people/gus/close", "/close")
 
     def use_case(tx: Transaction) -> None:
-        people = node.assent.people
-        tx.projects.add(Project("other", "Other", None, {}, tx.now()))
+        people = node.assent[PeopleService]
+        tx[Projects].add(Project("other", "Other", None, {}, tx.now()))
         people.create_person(tx, "otto", project="other", roles=frozenset({Role.REVIEWER}))
         people.create_person(tx, "eve", project=EVERYWHERE, roles=frozenset({Role.REVIEWER}))
-        tx.people.put_group("default", "team", [tx.people.get_by_name("ann").id], at=tx.now())
+        tx[People].put_group("default", "team", [tx[People].get_by_name("ann").id], at=tx.now())
 
     await node.assent.database.write(use_case)
     return root
@@ -50,7 +52,7 @@ HERE = {"ann", "eve", "owner", "root", "val"}
 REVIEWERS = {"ann", "eve", "owner"}
 
 
-async def test_a_breakpoint_suggests_reviewers_to_assign_it_to(node: Node) -> None:
+async def test_the_reassign_field_suggests_reviewers(node: Node) -> None:
     root = await known(node)
     created = await node.create()
     assert offered(await root.page(f"/breakpoints/{created['id']}"), "to") == REVIEWERS
@@ -58,29 +60,29 @@ async def test_a_breakpoint_suggests_reviewers_to_assign_it_to(node: Node) -> No
     assert (await viewer.page(f"/breakpoints/{created['id']}")).suggestions("reviewers") == set()
 
 
-async def test_the_account_page_suggests_reviewers_as_deputy(node: Node) -> None:
+async def test_the_account_page_suggests_reviewers_as_deputies(node: Node) -> None:
     await known(node)
     bea = await signed_in(node, "bea")
     assert offered(await bea.page("/account"), "deputy") == REVIEWERS
 
 
-async def test_groups_suggest_people_and_add_the_chosen_one(node: Node) -> None:
+async def test_the_group_form_suggests_people_and_adds_the_selected_one(node: Node) -> None:
     root = await known(node)
     assert offered(await root.page("/admin/groups"), "add-member") == HERE
     saved = await root.send("/admin/groups", "/admin/groups", name="night", members="val", **{"add-member": "ann"})
     assert saved.status_code == 303
-    groups = await node.assent.database.read(lambda tx: tx.people.groups("default"))
+    groups = await node.assent.database.read(lambda tx: tx[People].groups("default"))
     assert groups["night"] == ["ann", "val"]
 
 
-async def test_the_owner_of_a_project_and_a_linked_person_are_suggested(node: Node) -> None:
+async def test_project_owner_and_linked_person_fields_suggest_people(node: Node) -> None:
     root = await known(node)
     channel = await delegating.channel(node, "chat", "slack", token="env:SLACK_TOKEN")
     assert offered(await root.page("/admin/projects"), "owner") == HERE
     assert offered(await root.page(f"/admin/channels/{channel}"), "person") == HERE
 
 
-async def test_routes_suggest_recipients_and_add_the_chosen_one(node: Node) -> None:
+async def test_the_route_form_suggests_recipients_and_adds_the_selected_one(node: Node) -> None:
     root = await known(node)
     await delegating.channel(node, "mail", "email")
     page = await root.page("/admin/routes/new")
@@ -88,7 +90,7 @@ async def test_routes_suggest_recipients_and_add_the_chosen_one(node: Node) -> N
     assert offered(page, "add-to") == offered(page, "escalate-0-to") == expected
     typed = {"pattern": "deploy.*", "channels": "mail", "to": "experts", "add-to": "group:team", "then": "expire"}
     assert (await root.send("/admin/routes/new", "/admin/routes", **typed)).status_code == 303
-    [stored] = await node.assent.database.read(lambda tx: tx.routes.in_project("default"))
+    [stored] = await node.assent.database.read(lambda tx: tx[Routes].in_project("default"))
     assert stored.route.to == ("experts", "group:team")
 
 

@@ -1,11 +1,11 @@
-"""Suggestions of the search field: gates, agents and tags of what is found, each as a link to a narrower list."""
+"""Search suggestions: matching gates, agents and tags, each with a link to a filtered list."""
 
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from assent.domain.access import Kind, Principal
-from tests.store.making import create
+from assent.core.access import Kind, Principal
+from tests.db.making import create
 from tests.support.nodes import Node
 from tests.web.reading import Page
 from tests.web.visitors import Visitor, signed_in
@@ -14,14 +14,14 @@ FRAGMENT = {"HX-Request": "true", "HX-Target": "div#suggestions"}
 
 
 async def suggested(browser: Visitor, **query: str) -> dict[str, str]:
-    """Return the suggestions with their addresses."""
+    """Return the URLs of the suggestions by their text."""
     answer = await browser.client.get("/suggestions", params=query, headers=FRAGMENT)
     assert answer.status_code == 200, answer.text
     addresses = [each["href"] for each in Page(answer.text).all("a")]
     return dict(zip(filter(None, map(str.strip, Page(answer.text).text.split("\n"))), addresses, strict=True))
 
 
-async def test_gates_agents_and_tags_that_begin_like_the_last_word_are_suggested(node: Node) -> None:
+async def test_suggestions_match_gates_agents_and_tags_by_the_last_word(node: Node) -> None:
     browser = await signed_in(node)
     await node.create(agentId="depot-bot", payload={"question": "Go?", "breakpointId": "deploy.production"})
     await node.create(agentId="bot", title="Other", tags=["urgent", "depth first"], payload={"question": "Go?"})
@@ -47,7 +47,7 @@ async def test_a_suggestion_keeps_the_other_words_and_filters(node: Node) -> Non
     assert await suggested(browser, q="shi", status="released") == {}
 
 
-async def test_another_project_suggests_nothing_here(node: Node) -> None:
+async def test_suggestions_never_come_from_another_project(node: Node) -> None:
     await node.call("POST", "/api/projects", await node.token("admin"), json={"id": "second"})
     await create(node, by=Principal(kind=Kind.AGENT, id="tok_there", name="there", project="second"), agentId="spy-bot")
     browser = await signed_in(node)
@@ -56,7 +56,7 @@ async def test_another_project_suggests_nothing_here(node: Node) -> None:
     assert list(await suggested(browser, q="spy")) == ["Agent spy-catcher"]
 
 
-async def test_what_an_agent_wrote_is_text_in_a_suggestion(node: Node) -> None:
+async def test_agent_text_is_escaped_in_suggestions(node: Node) -> None:
     browser = await signed_in(node)
     await node.create(tags=['<b onclick="x">zap</b>', "zap\u202egnp"])
     answer = await browser.client.get("/suggestions", params={"q": "zap"}, headers=FRAGMENT)
@@ -65,11 +65,11 @@ async def test_what_an_agent_wrote_is_text_in_a_suggestion(node: Node) -> None:
 
 
 @pytest.mark.parametrize("q", ["'", '"', "*", "a AND", "NEAR(", "-", "%", "\\", "🚀", " ", "x" * 300])
-async def test_any_words_can_be_typed(node: Node, q: str) -> None:
+async def test_special_characters_do_not_break_suggestions(node: Node, q: str) -> None:
     browser = await signed_in(node)
     assert (await browser.client.get("/suggestions", params={"q": q}, headers=FRAGMENT)).status_code == 200
 
 
-async def test_without_scripts_suggestions_lead_to_the_list(node: Node) -> None:
+async def test_without_scripts_suggestions_redirect_to_the_list(node: Node) -> None:
     answer = await (await signed_in(node)).get("/suggestions", params={"q": "dep"})
     assert (answer.status_code, answer.headers["location"]) == (303, "/?q=dep")

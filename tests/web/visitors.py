@@ -1,12 +1,14 @@
-"""People at browsers without scripts: they follow links and send forms."""
+"""A person's browser without scripts, which follows links and submits forms."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import httpx2
 
-from assent.domain.access import Role
-from assent.store.transaction import Transaction
+from assent.core.access import Role
+from assent.db.transaction import Transaction
+from assent.people.store.people import People
+from assent.people.usecases.people import PeopleService
 from tests.support.nodes import Node
 from tests.web.reading import Form, Page
 
@@ -31,17 +33,17 @@ class Visitor:
         return await self.client.post(path, data=form, headers={"origin": origin} if origin else {})
 
     async def send(self, page_path: str, action: str, **typed: str) -> httpx2.Response:
-        """Open a page, fill in the form with this address and send it."""
+        """Open a page, fill in the form with this action and submit it."""
         form = (await self.page(page_path)).form(action)
         return await self.post(form.action, form.fields | typed)
 
     async def decide(self, breakpoint_id: str, decision: str, *, confirm: str = "", **typed: str) -> httpx2.Response:
-        """Answer as people do: fill in, read the confirmation, confirm."""
+        """Answer as people do: fill in the form, and submit the confirmation."""
         form = await self.confirmation(breakpoint_id, decision, **typed)
         return await self.post(form.action, form.fields | ({"confirm": confirm} if confirm else {}))
 
     async def confirmation(self, breakpoint_id: str, decision: str, **typed: str) -> Form:
-        """Fill in an answer; return the form that confirms it."""
+        """Fill in an answer and return its confirmation form."""
         shown = await self.send(f"/breakpoints/{breakpoint_id}", "/confirm", decision=decision, **typed)
         assert shown.status_code == 200, shown.text
         return Page(shown.text).form("/decide")
@@ -51,7 +53,7 @@ class Visitor:
 
 
 def visitor(node: Node, *, origin: str = ORIGIN, address: str = "127.0.0.1") -> Visitor:
-    """Open a browser of its own: fresh cookies, no redirects followed."""
+    """Open a new browser that has no cookies and does not follow redirects."""
     transport = httpx2.ASGITransport(app=node.client._transport.app, client=(address, 1234))  # type: ignore[attr-defined]
     return Visitor(httpx2.AsyncClient(transport=transport, base_url=origin, timeout=60), node)
 
@@ -59,20 +61,20 @@ def visitor(node: Node, *, origin: str = ORIGIN, address: str = "127.0.0.1") -> 
 async def person(node: Node, name: str, *roles: str, password: str | None = PASSWORD) -> None:
     def use_case(tx: Transaction) -> None:
         granted = frozenset(map(Role, roles))
-        node.assent.people.create_person(tx, name, project="default", roles=granted, password=password)
+        node.assent[PeopleService].create_person(tx, name, project="default", roles=granted, password=password)
 
     await node.assent.database.write(use_case)
 
 
 async def link(node: Node, name: str) -> str:
     def use_case(tx: Transaction) -> str:
-        return node.assent.people.create_link(tx, tx.people.get_by_name(name).id, purpose="test")
+        return node.assent[PeopleService].create_link(tx, tx[People].get_by_name(name).id, purpose="test")
 
     return await node.assent.database.write(use_case)
 
 
 async def signed_in(node: Node, name: str = "ann", *roles: str) -> Visitor:
-    """Return the browser of a new person, a reviewer unless told otherwise, who has signed in by a link."""
+    """Create a person, by default a reviewer, and return their browser after signing in with a link."""
     await person(node, name, *(roles or ("reviewer",)), password=None)
     browser = visitor(node)
     answer = await browser.post(f"/sign-in/{await link(node, name)}", {})

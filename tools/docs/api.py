@@ -1,12 +1,13 @@
 """docs/reference/api.md and api-objects.md: the OpenAPI document, and the notes in tools/api_notes.md.
 
-The notes are an outline: `## Heading` begins a group, and `@ METHOD /path` stands for an operation, with its callers
-(`Allowed callers:`), its errors (`errors:`) and anything that a table cannot say. Descriptions of fields come from the
-docstrings below them in assent.wire.
+In the notes, `## Heading` begins a group, and `@ METHOD /path` begins an operation, with its callers
+(`Allowed callers:`), its errors (`errors:`) and anything that does not fit into a table. Descriptions of fields come
+from the docstrings below them in assent.contracts.
 """
 
 import re
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -15,9 +16,11 @@ from typing import Any, NamedTuple
 
 from fastapi import FastAPI
 
-from assent.api.openapi import document
-from assent.front import ROUTERS
+from assent.asgi import registered
+from assent.http.openapi import document
 from assent.http.problems import STATUS
+from assent.kernel.settings import Settings
+from assent.node import Node
 
 NOTES = Path(__file__).parents[1] / "api_notes.md"
 OBJECTS = "api-objects.md"
@@ -29,15 +32,15 @@ The [HTTP API](api.md) returns these objects. A question mark after a name means
 in UTC."""
 CODES = sorted(error.code for error in STATUS)
 INLINE = 6
-"""An object with no more fields is shown where it is used, unless something is said about them."""
+"""Objects with at most this many fields are shown where they are used, unless their fields have descriptions."""
 HUGE = 2**31
-"""A limit that says no more than that the number fits."""
+"""Limits from this size on are not shown, because they only guard against overflow."""
 PLAIN = {"string", "integer", "number", "boolean", "object", "any", "list of strings", "time"}
 Schema = Mapping[str, Any]
 
 
 class Note(NamedTuple):
-    """What the notes say of an operation."""
+    """The notes about an operation."""
 
     operation: str
     may: str
@@ -62,14 +65,16 @@ class BodyField(NamedTuple):
     required: bool
     schema: Schema
     key: str
-    """The model and the field, wherever in a body they occur."""
+    """The names of the model and the field, regardless of their position in a body."""
 
 
 @cache
 def openapi() -> dict[str, Any]:
     app = FastAPI(title="Assent")
-    for each in ROUTERS:
-        app.router.routes.extend(each.routes)
+    with tempfile.TemporaryDirectory() as folder:
+        node = Node(Settings(data_dir=Path(folder)), reads_file=False)
+        for each in registered(node).routers:
+            app.router.routes.extend(each.routes)
     return document(app)
 
 
@@ -112,7 +117,7 @@ def _note(operation: str, text: str) -> Note:
 
 @dataclass
 class Shapes:
-    """The models of the document, and how they are written."""
+    """The models of the document, and how they are displayed."""
 
     document: dict[str, Any]
 
@@ -136,7 +141,7 @@ class Shapes:
         return f"`{name}`{'' if name in self.model(model).get('required', []) else '?'}"
 
     def models(self, schema: Schema) -> list[str]:
-        """Return the models that a field holds, alone, in a list or as one of several."""
+        """Return the models that a field can contain, directly, in a list or as alternatives."""
         if "$ref" in schema:
             return [str(schema["$ref"]).rpartition("/")[2]]
         inside = [*schema.get("anyOf", []), *([schema["items"]] if "items" in schema else [])]
@@ -144,7 +149,7 @@ class Shapes:
 
     @cached_property
     def sent(self) -> set[str]:
-        """The models inside request bodies, which the operation describes."""
+        """Return the models inside request bodies, which the operations describe."""
         return {name for each in self.operations.values() for name in self._reached(body_of(each))}
 
     def _reached(self, schema: Schema) -> set[str]:
@@ -158,14 +163,14 @@ class Shapes:
         return found
 
     def described(self, name: str) -> bool:
-        """Whether an object is described by itself: something is said about its fields, or it is long."""
+        """Return whether an object has its own section, because it is long or its fields have descriptions."""
         properties = self.properties(name)
         if "items" in properties:
             return any("description" in each for key, each in properties.items() if key != "items")
         return len(properties) > INLINE or any("description" in each for each in properties.values())
 
     def shown(self, name: str, page: str = "") -> str:
-        """Return a link to an object that is described by itself, else its fields."""
+        """Return a link to the section of an object, or its fields if it does not have a section."""
         if self.described(name) and name not in self.sent:
             return f"[{name}]({page}#{name.lower()})"
         return f"`{{{', '.join(self.marked(name, each).replace('`', '') for each in self.properties(name))}}}`"
@@ -179,7 +184,7 @@ class Shapes:
         return f"{shown}, where `items` is a list of {self.shown(inner[0], page)} objects" if inner else shown
 
     def returned(self, operation: str) -> Iterator[str]:
-        """Yield the objects of a response that are described by themselves, the outer ones first."""
+        """Yield the objects of a response that have their own sections, outer ones first."""
         answer = next(iter(self.operations[operation]["responses"].values()))
         for content in answer.get("content", {}).values():
             for name in self.models(content.get("schema", {})):
@@ -198,7 +203,7 @@ class Shapes:
                 yield from self._inside(inner, seen)
 
     def _parent(self, name: str) -> str:
-        """Return the largest other object whose fields this one has too."""
+        """Return the largest other object whose fields are all included in this one."""
         own = self.properties(name).items()
         found = [
             other
@@ -246,7 +251,7 @@ class Shapes:
 
 @dataclass
 class Page:
-    """The page of operations as it is written: each field is described once, and then named."""
+    """The page of operations; it describes each field once, and names it in later operations."""
 
     shapes: Shapes
     homes: dict[str, str] = field(default_factory=dict[str, str])
@@ -299,7 +304,7 @@ class Page:
                 continue
             shown = f"`{each['name']}`{'' if each.get('required') else '?'}{' header' * (each['in'] == 'header')}"
             row = Row(shown, self.shapes.kind(each["schema"]), _meaning(each.get("description", ""), each["schema"]))
-            # Cursors have the form of their own ids, so what is said of them counts, not their pattern.
+            # The patterns of cursors differ, so parameters with a description are compared by their meaning only.
             said = row.meaning if each.get("description") else f"{row.kind} {row.meaning}"
             home = self.parameters.setdefault((shown, said), name)
             if home == name:
@@ -323,7 +328,7 @@ class Page:
         return "\n\n".join(filter(None, [_table("field", rows), _as_in(known, "field")]))
 
     def _fields(self, schema: Schema, prefix: str = "") -> Iterator[BodyField]:
-        """Yield the fields of a body, required ones first, and after each, with dots, those inside it."""
+        """Yield the fields of a body, required ones first, each followed by its nested fields in dotted notation."""
         for model in self.shapes.models(schema):
             required = self.shapes.model(model).get("required", [])
             for name, each in sorted(self.shapes.properties(model).items(), key=lambda item: item[0] not in required):
@@ -355,7 +360,7 @@ def _meaning(text: str, schema: Schema) -> str:
 
 
 def _as_in(known: Mapping[str, Sequence[str]], kind: str) -> str:
-    """Name what another operation describes."""
+    """Return a sentence that names the fields that another operation describes."""
     return " ".join(f"See [`{home}`](#{_anchor(home)}) for the {_named(names, kind)}." for home, names in known.items())
 
 

@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from assent.cli.commands import HOMES
 from assent.cli.help import name_of, value_of
 from assent.cli.main import loaded
+from assent.cli.registry import HOMES
 from tools.docs.notes import read_notes
 
 NOTES = Path(__file__).parents[1] / "cli_notes.md"
 EVERYWHERE = ("--json", "--help")
 """Options of every command, which the introduction describes."""
 COMMON = 3
-"""Options that mean the same in at least so many commands are described once, in a table of their own."""
+"""Options with the same meaning in at least this many commands are described once, in a separate table."""
 LIKE = {
     "wait": "ask",
     "gate": "ask",
@@ -28,9 +28,9 @@ LIKE = {
     "rule change": "rule add",
     "rule shadow": "rule backtest",
 }
-"""Commands that share options with another one; those that mean the same are only named."""
+"""Commands that share options with another command; options with the same meaning are only named."""
 SELF_EXPLANATORY = 6
-"""An argument that takes no more words to describe is only named."""
+"""An argument whose description has at most this many words is only named."""
 
 Command = TyperCommand | TyperGroup
 Option = TyperOption
@@ -42,7 +42,7 @@ class Row(NamedTuple):
 
 
 def every_command() -> Iterator[tuple[str, str, Command]]:
-    """Yield the heading, the name and the command for each one that can be called."""
+    """Yield the heading, the name and the object of each command that can be called."""
     for name, home in HOMES.items():
         for path, command in _callable(name, loaded(name)):
             yield home.heading, path, command

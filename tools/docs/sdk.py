@@ -9,7 +9,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import assent
-from assent.domain.fields import FIELDS, Door, Field, Place
+from assent.core.fields import FIELDS, Door, Field, Place
 from assent.sdk import errors
 from assent.sdk.calls import Calls
 from assent.sdk.client import Assent
@@ -62,7 +62,7 @@ def _names(texts: Texts) -> str:
 
 
 def client_calls() -> dict[str, Any]:
-    """Return the calls of both clients, by name, as they are defined."""
+    """Return the calls of both clients by name."""
     found = {name: getattr(Calls, name) for name in dir(Calls) if not name.startswith("_")}
     return {name: each for name, each in found.items() if callable(each) and name != "now"} | {"stream": Assent.stream}
 
@@ -148,7 +148,7 @@ def _errors(texts: Texts) -> str:
     return _rows(("exception", "when"), ((f"`{name}`", text) for name, text in _checked(texts, own).items()))
 
 
-# Signatures, as the source writes them
+# Signatures as in the source
 
 
 def _node(function: Any) -> ast.FunctionDef | ast.AsyncFunctionDef:  # noqa: ANN401  # any callable
@@ -165,11 +165,11 @@ def _node(function: Any) -> ast.FunctionDef | ast.AsyncFunctionDef:  # noqa: ANN
     return max(found, key=lambda each: len([*each.args.posonlyargs, *each.args.args, *each.args.kwonlyargs]))
 
 
-def _arguments_of(function: Any) -> ast.arguments:  # noqa: ANN401  # the same
+def _arguments_of(function: Any) -> ast.arguments:  # noqa: ANN401  # any callable
     return _node(function).args
 
 
-def _types(function: Any) -> Mapping[str, Any]:  # noqa: ANN401  # the same
+def _types(function: Any) -> Mapping[str, Any]:  # noqa: ANN401  # any callable
     return vars(sys.modules[inspect.unwrap(function).__module__])
 
 
@@ -212,12 +212,12 @@ def _part(each: ast.arg, default: ast.expr | None, *, typed: bool) -> str:
     return f"{each.arg}{kind}{' = ' if kind else '='}{ast.unparse(default)}"
 
 
-def _short(function: Any) -> str:  # noqa: ANN401  # the same
+def _short(function: Any) -> str:  # noqa: ANN401  # any callable
     node = _node(function)
     return f"({', '.join(_parts(node.args, typed=False))}) -> {_returned(node)}"
 
 
-def _definition(name: str, function: Any) -> str:  # noqa: ANN401  # the same
+def _definition(name: str, function: Any) -> str:  # noqa: ANN401  # any callable
     node = _node(function)
     awaited = "async " if _awaited(function) else ""
     return _wrapped(f"{awaited}def {name}", node, f" -> {_returned(node)}")

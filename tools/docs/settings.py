@@ -5,12 +5,12 @@ from pathlib import Path
 
 from pydantic.fields import FieldInfo
 
-from assent.settings import Settings
+from assent.kernel.settings import Settings
 from tools.docs.notes import read_notes
 
 NOTES = Path(__file__).parents[1] / "settings_notes.md"
 TABLE = "<!-- table -->"
-"""Where in the introduction the table goes."""
+"""The placeholder for the table in the introduction."""
 
 
 def settings_page() -> str:

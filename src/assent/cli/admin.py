@@ -15,8 +15,6 @@ from urllib.parse import urlsplit
 import structlog
 import typer
 
-from assent.app import Assent, keyring_of, migrate, schema, serving_alone, setup_of
-from assent.cli import output
 from assent.cli.data import (
     ACTOR,
     Data,
@@ -31,19 +29,23 @@ from assent.cli.data import (
     settings_with,
     sign_in_link,
 )
-from assent.cli.output import Json
-from assent.domain.access import Kind
-from assent.domain.canonical import is_object
-from assent.domain.errors import AssentError
-from assent.engine.processes import FolderOfProcesses
-from assent.keyring import UnusableKeys
-from assent.services.config_file import NAME
-from assent.services.people import DEFAULT_PROJECT, NewToken
-from assent.services.reloading import elsewhere, given, read_leniently
-from assent.settings import FILE, KEYLESS_TEXT, AssentYaml, Secret, Settings, open_to_others
-from assent.store.transaction import Transaction
-from assent.telemetry import configure_logging
-from assent.working import work
+from assent.console import output
+from assent.console.output import Json
+from assent.core.access import Kind
+from assent.core.canonical import is_object
+from assent.core.errors import AssentError
+from assent.db.transaction import Transaction
+from assent.installation import keyring_of, migrate, schema, serving_alone, setup_of
+from assent.kernel.keyring import UnusableKeys
+from assent.kernel.settings import FILE, KEYLESS_TEXT, AssentYaml, Secret, Settings, open_to_others
+from assent.kernel.telemetry import configure_logging
+from assent.node import Node
+from assent.people.store.tokens import Tokens
+from assent.people.usecases.people import DEFAULT_PROJECT, NewToken, PeopleService
+from assent.platform.config_file import NAME
+from assent.runs.processes import FolderOfProcesses
+from assent.triggers.usecases.config_reload import Reloading, elsewhere, given, read_leniently
+from assent.worker import work
 
 app = typer.Typer()
 _log = structlog.get_logger()
@@ -73,11 +75,12 @@ def serve_command(
 ) -> None:
     """Run a node with the API, the web interface and a worker."""
     # Importing the API and the pages takes about a second, which other commands should not have to wait for.
-    from assent.serving import serve  # noqa: PLC0415
+    from assent.server import serve  # noqa: PLC0415
 
     settings = server_settings(data, host=host, port=port)
     with contextlib.ExitStack() as held:
         with explained(settings):
+            # Before the port is checked, so that a second server on the same data is reported as such.
             lock = held.enter_context(serving_alone(settings))
         settings = listening(settings)
         if lock is not None:
@@ -119,6 +122,7 @@ def listening(settings: Settings) -> Settings:
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         with socket.socket(family, kind, protocol) as probe:
+            # Without this, connections of the previous server that are still closing would block a restart.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(where)
             return settings.model_copy(update={"port": probe.getsockname()[1]})
@@ -135,22 +139,22 @@ def _cannot_listen(settings: Settings, error: OSError) -> str:
     return f"Assent cannot listen on {where}: {error.strerror}. Use --host to choose one of this machine's addresses."
 
 
-def _welcome(node: Assent, tx: Transaction) -> tuple[str, str | None]:
+def _welcome(node: Node, tx: Transaction) -> tuple[str, str | None]:
     """Create a sign-in link for the owner, and an agent token to try if the project has none."""
     # The server applies assent.yaml again when it starts; applying it here reports its mistakes as plain sentences.
-    setup = node.reloading.setup
-    setup.apply(tx, triggers=not setup.unfit(node.processes))
+    setup = node[Reloading].setup
+    setup.apply(tx, triggers=not setup.unfit(node[FolderOfProcesses]))
     tx.acting(operator(DEFAULT_PROJECT))
-    link = node.people.create_link(tx, node.people.bootstrap(tx).id, purpose="start")
-    if any(token.kind is Kind.AGENT for token in tx.tokens.every(DEFAULT_PROJECT)):
+    link = node[PeopleService].create_link(tx, node[PeopleService].bootstrap(tx).id, purpose="start")
+    if any(token.kind is Kind.AGENT for token in tx[Tokens].every(DEFAULT_PROJECT)):
         return link, None
     new = NewToken(kind="agent", name="first-agent")
-    return link, node.people.create_token(tx, new, project=DEFAULT_PROJECT, by=ACTOR)[1]
+    return link, node[PeopleService].create_token(tx, new, project=DEFAULT_PROJECT, by=ACTOR)[1]
 
 
 def print_welcome(welcome: Mapping[str, str | None]) -> None:
     url, token = welcome["url"], welcome["agentToken"]
-    output.say(f"\n  Assent is running at    {url}", style="bold")
+    output.say(f"\n  Node is running at    {url}", style="bold")
     output.say(f"  One-time sign-in link   {welcome['signInLink']}")
     if token is not None:
         body = '{"agentId": "me", "payload": {"question": "Deploy to production?"}}'
@@ -275,16 +279,19 @@ def _source(name: str) -> str:
 
 def without_password(value: str) -> str:
     """Return a URL with its password masked."""
+    # Only URLs contain passwords; parsing any other value could change how it is shown.
     if "://" not in value:
         return value
     parts = urlsplit(re.sub(r"(?<=[?&]password=)[^&]*", "***", value))
     if parts.password is None:
         return parts.geturl()
+    # The user name may itself contain an @, so split at the last one.
     return parts._replace(netloc=f"{parts.username}:***@{parts.netloc.rpartition('@')[2]}").geturl()
 
 
 def strangers(variables: Iterable[str]) -> list[tuple[str, str]]:
     """Return the ASSENT_ variables that are not settings, with suggestions."""
+    # Client variables are not server settings, but setting them is not a mistake.
     known = {f"ASSENT_{name.upper()}" for name in Settings.model_fields} | CLIENT_VARIABLES
     found: list[tuple[str, str]] = []
     for name in sorted(variables):
@@ -359,6 +366,7 @@ def _data_check(settings: Settings) -> dict[str, Any]:
         return _wrong("database", error.message)
     if current == newest:
         return _ok("database", f"{where} is reachable and its schema is up to date (version {newest}).")
+    # Before the first start there is nothing to migrate, and the server will create the data.
     if current is None and settings.database_url is None and not settings.sqlite_path.exists():
         return _fresh(settings)
     return _wrong(

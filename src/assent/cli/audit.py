@@ -10,24 +10,27 @@ from typing import Annotated, Any
 
 import typer
 
-from assent.app import Assent
-from assent.cli import checkpoints, output
+from assent.audit.store.event_log import ADMIN, BREAKPOINT, EventLog, Logged, LogQuery
+from assent.audit.usecases.event_log import event_body, subject_of
+from assent.audit.usecases.retention import RetentionService
+from assent.audit.usecases.verify import Audited, AuditService, Check
+from assent.audit.views import hold_body
+from assent.cli import checkpoints
 from assent.cli.checkpoints import trusted
 from assent.cli.data import Data, looking_at, on_data, operator, settings_with
-from assent.cli.output import Json
 from assent.cli.people import checked
-from assent.domain.audit import Finding
-from assent.domain.canonical import is_object
-from assent.domain.errors import InvalidRequest
-from assent.domain.instants import iso
-from assent.domain.plurals import plural
-from assent.http.bodies import hold_body
-from assent.services.audit import Audited, Check
-from assent.services.event_log import event_body, subject_of
-from assent.services.people import DEFAULT_PROJECT
-from assent.store.event_log import ADMIN, BREAKPOINT, Logged, LogQuery
-from assent.store.transaction import Transaction
-from assent.wire import retention as wire
+from assent.console import output
+from assent.console.output import Json
+from assent.contracts import retention as wire
+from assent.core.canonical import is_object
+from assent.core.chain import Finding
+from assent.core.errors import InvalidRequest
+from assent.core.plurals import plural
+from assent.core.timestamps import iso
+from assent.db.transaction import Transaction
+from assent.node import Node
+from assent.people.store.projects import Projects
+from assent.people.usecases.people import DEFAULT_PROJECT
 
 app = typer.Typer()
 audit = typer.Typer(no_args_is_help=True, help="Verify, sign and export the audit log.")
@@ -48,6 +51,7 @@ class Progress:
 
     def __call__(self, audited: Audited) -> None:
         if self._shown:
+            # The first report can arrive before the clock has advanced.
             rate = audited.events / max(time.monotonic() - self._started, 0.001)
             line = (
                 f"{plural(audited.breakpoints, 'breakpoint')}, {plural(audited.events, 'event')}, {rate:,.0f} events/s"
@@ -82,10 +86,11 @@ def verify(
     """Recompute all hash chains and the audit log, and check that breakpoints and rules match their history."""
     progress, keys = Progress(), trusted(key or ())
 
-    async def look(node: Assent) -> Audited:
+    async def look(node: Node) -> Audited:
+        # An unknown project has no events, which would otherwise look like a successful audit.
         if project is not None:
             await node.database.read(partial(_known, project=project))
-        return await node.audit.verify(
+        return await node[AuditService].verify(
             project=project, breakpoint_id=breakpoint_id, anchors=anchors, keys=keys, progress=progress
         )
 
@@ -129,11 +134,11 @@ def events(  # noqa: PLR0913  # the options of the command
 
 
 def _events(tx: Transaction, *, query: LogQuery, limit: int) -> list[Logged]:
-    return tx.event_log.page(query, before=None, limit=limit)
+    return tx[EventLog].page(query, before=None, limit=limit)
 
 
 def _known(tx: Transaction, *, project: str) -> None:
-    tx.projects.get(project)
+    tx[Projects].get(project)
 
 
 def _counts(audited: Audited) -> dict[str, Any]:
@@ -196,9 +201,10 @@ def fsck(
     as_json: Json = False,
 ) -> None:
     """Check all data invariants without changing anything."""
+    # Read the whole file first, so that a mistake in it is reported before the long check.
     acknowledged = list(_acknowledged(expect)) if expect is not None else []
     progress = Progress()
-    checks = looking_at(settings_with(data), lambda node: node.audit.check(acknowledged, progress=progress))
+    checks = looking_at(settings_with(data), lambda node: node[AuditService].check(acknowledged, progress=progress))
     progress.end()
     good = all(each.holds for each in checks)
     if as_json:
@@ -229,6 +235,7 @@ def _line(text: str) -> Mapping[str, Any] | None:
         value: Any = json.loads(text)
     except ValueError:
         return None
+    # Reject unknown keys, because a misspelled expectation would silently not be checked.
     known = is_object(value) and isinstance(value.get("id"), str) and value.keys() <= {"id", "status", "decision"}
     return value if known else None
 
@@ -269,8 +276,10 @@ def hold_place(
     """Place a legal hold on a breakpoint or an entire project."""
     asked = checked(wire.PlaceHold, reason=reason, breakpointId=breakpoint_id)
 
-    def use_case(node: Assent, tx: Transaction) -> dict[str, Any]:
-        placed = node.retention.place(tx, by=operator(project), reason=asked.reason, breakpoint_id=asked.breakpoint_id)
+    def use_case(node: Node, tx: Transaction) -> dict[str, Any]:
+        placed = node[RetentionService].place(
+            tx, by=operator(project), reason=asked.reason, breakpoint_id=asked.breakpoint_id
+        )
         return hold_body(placed)
 
     placed = on_data(settings_with(data), use_case)
@@ -282,8 +291,8 @@ def hold_place(
 def hold_list(*, project: Project = DEFAULT_PROJECT, data: Data = None, as_json: Json = False) -> None:
     """List a project's legal holds, including lifted holds."""
 
-    def use_case(node: Assent, tx: Transaction) -> list[dict[str, Any]]:
-        return [hold_body(each) for each in node.retention.every(tx, by=operator(project))]
+    def use_case(node: Node, tx: Transaction) -> list[dict[str, Any]]:
+        return [hold_body(each) for each in node[RetentionService].every(tx, by=operator(project))]
 
     found = on_data(settings_with(data), use_case)
     if as_json:
@@ -309,8 +318,8 @@ def hold_lift(
 ) -> None:
     """Lift a legal hold, so that retention applies to the content again."""
 
-    def use_case(node: Assent, tx: Transaction) -> None:
-        node.retention.lift(tx, hold_id, by=operator(project))
+    def use_case(node: Node, tx: Transaction) -> None:
+        node[RetentionService].lift(tx, hold_id, by=operator(project))
 
     on_data(settings_with(data), use_case)
     _done({"id": hold_id, "lifted": True}, f"Lifted {output.visible(hold_id)}.", as_json=as_json)

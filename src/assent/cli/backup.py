@@ -10,18 +10,19 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from assent.app import key_file, keyring_of
-from assent.cli import output
 from assent.cli.data import Data, explained, on_data, settings_with
-from assent.cli.output import Json
-from assent.clock import SystemClock
-from assent.domain.instants import iso
-from assent.settings import Settings
-from assent.store import backup as backups
-from assent.store.archive import Manifest, Refused
-from assent.store.archive import Progress as Told
-from assent.store.backup_postgres import PostgresBackup
-from assent.store.backup_sqlite import SqliteBackup
+from assent.console import output
+from assent.console.output import Json
+from assent.core.timestamps import iso
+from assent.db import backup as backups
+from assent.db.backup.archive import Manifest, Refused
+from assent.db.backup.archive import Progress as Told
+from assent.db.backup.postgres import PostgresBackup
+from assent.db.backup.sqlite import SqliteBackup
+from assent.installation import key_file, keyring_of
+from assent.kernel.clock import SystemClock
+from assent.kernel.settings import Settings
+from assent.platform.epochs import Epochs
 
 app = typer.Typer()
 
@@ -47,6 +48,7 @@ def backup(
         output.emit({"file": str(file), "bytes": file.stat().st_size, **_body(made), "withKeys": with_keys})
         return
     output.say(f"Wrote and verified {file} ({file.stat().st_size:,} bytes, as of {made_at}).")
+    # Without the keys, the secrets in the backup cannot be decrypted.
     if made.key_ids and not with_keys:
         where = "the key file" if _embedded(settings) else "the keys in ASSENT_SECRET_KEYS"
         output.remark(
@@ -71,7 +73,7 @@ def restore(
         found, aside = backups.restore(kind, source, expected=expected, force=force, progress=progress, epoch=now)
         if _embedded(settings) and (keys := backups.keys_in(source)) is not None:
             key_file(settings).add_older(keys)
-    on_data(settings, lambda _, tx: tx.epochs.restored(backup=found.created_at, now=now))
+    on_data(settings, lambda _, tx: tx[Epochs].restored(backup=found.created_at, now=now))
     missing = sorted(set(found.key_ids) - set(keyring_of(settings).load()))
     if as_json:
         put_aside = None if aside is None else str(aside)
@@ -97,6 +99,7 @@ def _kind(settings: Settings, made_at: str) -> backups.Kind:
 
 
 def _stamp(moment: str) -> str:
+    # Colons are not allowed in file names on all systems.
     return re.sub(r"[^0-9TZ]", "", moment)
 
 

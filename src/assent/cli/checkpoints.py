@@ -8,18 +8,21 @@ from typing import Annotated, Any
 
 import typer
 
-from assent.app import Assent
-from assent.cli import output
+from assent.audit.checkpoint import BadCheckpoint, read_verifier_key
+from assent.audit.store.checkpoints import Checkpoints
+from assent.audit.usecases.checkpoints import CHECKPOINT_BATCH, CheckpointService
+from assent.audit.usecases.export import Exported, export
+from assent.audit.usecases.publish_checkpoint import Anchoring
+from assent.audit.views import checkpoint_body, consistency_body, inclusion_body, key_body
 from assent.cli.data import Data, looking_at, on_data, operator, settings_with
-from assent.cli.output import Json
-from assent.domain.checkpoints import BadCheckpoint, read_verifier_key
-from assent.domain.errors import InvalidRequest, NotFound
-from assent.domain.plurals import plural
-from assent.http.bodies import checkpoint_body, consistency_body, inclusion_body, key_body
-from assent.services.audit_export import Exported, export
-from assent.services.checkpoints import CHECKPOINT_BATCH
-from assent.services.people import DEFAULT_PROJECT
-from assent.store.transaction import Transaction
+from assent.console import output
+from assent.console.output import Json
+from assent.core.errors import InvalidRequest, NotFound
+from assent.core.plurals import plural
+from assent.db.transaction import Transaction
+from assent.node import Node
+from assent.people.store.projects import Projects
+from assent.people.usecases.people import DEFAULT_PROJECT
 
 Project = Annotated[str, typer.Option(help="Project ID")]
 
@@ -47,10 +50,11 @@ def checkpoint(*, data: Data = None, as_json: Json = False) -> None:
     """Sign all events that no checkpoint covers yet, and append the new checkpoint to the anchor file."""
     settings = settings_with(data)
     signed = 0
-    while (taken := on_data(settings, lambda node, tx: node.checkpoints.make(tx))) == CHECKPOINT_BATCH:
+    # One transaction per batch, so that a long backlog does not block a running server.
+    while (taken := on_data(settings, lambda node, tx: node[CheckpointService].make(tx))) == CHECKPOINT_BATCH:
         signed += taken
-    last = on_data(settings, lambda _, tx: tx.checkpoints.last())
-    looking_at(settings, lambda node: node.anchoring.write_file())
+    last = on_data(settings, lambda _, tx: tx[Checkpoints].last())
+    looking_at(settings, lambda node: node[Anchoring].write_file())
     body = {"events": signed + taken, "checkpoint": checkpoint_body(last) if last else None}
     sentence = (
         f"Signed {plural(signed + taken, 'event')}. Checkpoint {last.number} covers {plural(last.size, 'event')}."
@@ -76,9 +80,9 @@ def proof(
         msg = f"{subject} is invalid. Use an ID, or an ID with an event number, such as {subject_id}:3."
         raise InvalidRequest(msg)
 
-    async def look(node: Assent) -> dict[str, Any]:
+    async def look(node: Node) -> dict[str, Any]:
         use_case = partial(
-            node.checkpoints.inclusion, subject_id=subject_id, seq=int(event) if event else None, number=number,
+            node[CheckpointService].inclusion, subject_id=subject_id, seq=int(event) if event else None, number=number,
             by=operator(project),
         )  # fmt: skip
         return inclusion_body(await node.database.read(use_case))
@@ -108,8 +112,10 @@ def consistency(
 ) -> None:
     """Prove that the log was append-only between two checkpoints."""
 
-    async def look(node: Assent) -> dict[str, Any]:
-        use_case = partial(node.checkpoints.consistency, first=first, second=second, by=operator(DEFAULT_PROJECT))
+    async def look(node: Node) -> dict[str, Any]:
+        use_case = partial(
+            node[CheckpointService].consistency, first=first, second=second, by=operator(DEFAULT_PROJECT)
+        )
         return consistency_body(await node.database.read(use_case))
 
     found = looking_at(settings_with(data), look)
@@ -128,7 +134,7 @@ def export_(
 ) -> None:
     """Export events, checkpoints, keys and proofs to a single file that other programs can verify."""
 
-    async def look(node: Assent) -> Exported:
+    async def look(node: Node) -> Exported:
         return await node.database.read(partial(_write, path=path, project=project))
 
     written = looking_at(settings_with(data), look)
@@ -154,15 +160,17 @@ def _write(tx: Transaction, *, path: Path, project: str | None) -> Exported:
     try:
         with unfinished.open("wb") as file:
             if project is not None:
-                tx.projects.get(project)
+                tx[Projects].get(project)
             written = export(tx, file.write, project=project)
             file.flush()
+            # Sync before renaming, so that a crash cannot leave a complete name with partial content.
             os.fsync(file.fileno())
         unfinished.replace(path)
     except OSError as error:
         msg = f"The file {path} cannot be written: {error.strerror}."
         raise InvalidRequest(msg) from error
     finally:
+        # An interrupted export must not leave a partial file behind.
         unfinished.unlink(missing_ok=True)
     return written
 
@@ -170,8 +178,8 @@ def _write(tx: Transaction, *, path: Path, project: str | None) -> Exported:
 def keys(*, data: Data = None, as_json: Json = False) -> None:
     """Print the public keys for checkpoints, newest first, in the format that signed-note tools expect."""
 
-    async def look(node: Assent) -> list[dict[str, Any]]:
-        use_case = partial(node.checkpoints.keys, by=operator(DEFAULT_PROJECT))
+    async def look(node: Node) -> list[dict[str, Any]]:
+        use_case = partial(node[CheckpointService].keys, by=operator(DEFAULT_PROJECT))
         return [key_body(each) for each in await node.database.read(use_case)]
 
     _print_keys(looking_at(settings_with(data), look), as_json=as_json)
@@ -180,8 +188,8 @@ def keys(*, data: Data = None, as_json: Json = False) -> None:
 def rotate_key(*, data: Data = None, as_json: Json = False) -> None:
     """Start signing checkpoints with a new key. Existing signatures remain valid."""
 
-    def use_case(node: Assent, tx: Transaction) -> list[dict[str, Any]]:
-        return [key_body(each) for each in node.checkpoints.rotate(tx, by=operator(DEFAULT_PROJECT))]
+    def use_case(node: Node, tx: Transaction) -> list[dict[str, Any]]:
+        return [key_body(each) for each in node[CheckpointService].rotate(tx, by=operator(DEFAULT_PROJECT))]
 
     _print_keys(on_data(settings_with(data), use_case), as_json=as_json)
 

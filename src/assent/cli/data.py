@@ -13,18 +13,20 @@ import typer
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
-from assent.app import Assent, migrate, missing_tables, schema
-from assent.cli import output
-from assent.domain.access import Kind, Principal, Role
-from assent.domain.errors import AssentError
-from assent.domain.yaml_file import Unreadable
-from assent.services.config_file import NAME
-from assent.services.people import DEFAULT_PROJECT
-from assent.settings import LOCATING, DataSettings, EnvironmentSettings, Settings
-from assent.store.read_only import at_rest, copied, is_read_only, logs
-from assent.store.server_lock import DataInUse, holder_of
-from assent.store.sqlite import damage_in
-from assent.store.transaction import Transaction
+from assent.audit.store.chains import Audit
+from assent.console import output
+from assent.core.access import Kind, Principal, Role
+from assent.core.errors import AssentError
+from assent.db.read_only import at_rest, copied, is_read_only, logs
+from assent.db.server_lock import DataInUse, holder_of
+from assent.db.sqlite import damage_in
+from assent.db.transaction import Transaction
+from assent.installation import migrate, missing_tables, schema
+from assent.kernel.settings import LOCATING, DataSettings, EnvironmentSettings, Settings
+from assent.kernel.yaml_file import Unreadable
+from assent.node import Node
+from assent.people.usecases.people import DEFAULT_PROJECT, PeopleService
+from assent.platform.config_file import NAME
 
 Result = TypeVar("Result")
 Data = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Data directory (overrides ASSENT_DATA_DIR)")]
@@ -89,10 +91,12 @@ def _settings(kind: type[Settings], given: Mapping[str, object]) -> Settings:
 
 def _locating() -> list[str]:
     """Return the data location settings that a broken assent.yaml may define and the environment does not."""
+    # Settings are read from the environment regardless of case.
     variables = {name.upper() for name in os.environ}
     try:
         text = Path(NAME).read_text("utf-8", "replace")
     except OSError:
+        # If even the text is unreadable, the file may set any of them.
         text = "\n".join(LOCATING)
     return [
         name
@@ -127,6 +131,7 @@ def explained(settings: Settings) -> Generator[None, None, None]:
         with damage_explained(settings):
             yield
     except AssentError:
+        # Such errors already say what to do.
         raise
     except Exception as error:  # drivers share no base class, and only store may name their exceptions
         raise Misconfigured(_explanation(settings, error)) from error
@@ -170,28 +175,27 @@ def refuse_missing_tables(settings: Settings, *, engine: bool = True, read_only:
 
 def refuse_damage(settings: Settings) -> None:
     """Raise if SQLite finds its file damaged. This reads the entire file."""
-    if said := looking_at(settings, lambda node: node.database.read(lambda tx: tx.audit.damage(quickly=True))):
+    if said := looking_at(settings, lambda node: node.database.read(lambda tx: tx[Audit].damage(quickly=True))):
         raise Damaged(damaged(settings, said[0]))
 
 
 def lacking(tables: Sequence[str]) -> str:
     return (
-        f"Tables are missing from the database ({len(tables)}): {', '.join(tables)}. Assent did not remove them."
+        f"Tables are missing from the database ({len(tables)}): {', '.join(tables)}. Node did not remove them."
         " Restore a backup with `assent restore`."
     )
 
 
-def on_data(
-    settings: Settings, use_case: Callable[[Assent, Transaction], Result], *, reads_file: bool = False
-) -> Result:
+def on_data(settings: Settings, use_case: Callable[[Node, Transaction], Result], *, reads_file: bool = False) -> Result:
     """Migrate the data if necessary, then run a use case in one transaction."""
 
     async def run() -> Result:
-        node = Assent(settings, reads_file=reads_file)
+        node = Node(settings, reads_file=reads_file)
         with explained(settings):
             await node.database.start()
         try:
-            await node.database.write(node.people.bootstrap)
+            # New data needs the default project and its owner before any command can act in it.
+            await node.database.write(node[PeopleService].bootstrap)
             return await node.database.write(partial(_operated, node=node, use_case=use_case))
         finally:
             await node.database.stop()
@@ -203,12 +207,12 @@ def on_data(
         return asyncio.run(run())
 
 
-def _operated(tx: Transaction, *, node: Assent, use_case: Callable[[Assent, Transaction], Result]) -> Result:
+def _operated(tx: Transaction, *, node: Node, use_case: Callable[[Node, Transaction], Result]) -> Result:
     tx.acting(operator(DEFAULT_PROJECT))
     return use_case(node, tx)
 
 
-def looking_at(settings: Settings, look: Callable[[Assent], Awaitable[Result]]) -> Result:
+def looking_at(settings: Settings, look: Callable[[Node], Awaitable[Result]]) -> Result:
     """Read the data, with or without a running server, without changing anything.
 
     If the data is read-only, neither its files nor its folder are touched.
@@ -217,21 +221,21 @@ def looking_at(settings: Settings, look: Callable[[Assent], Awaitable[Result]]) 
         read_only = not settings.database_url and is_read_only(settings.sqlite_path)
         if read_only:
             _refuse_reading_under_server(settings)
+        # SQLite would have to create files beside the database to read a write-ahead log.
         copying = read_only and bool(logs(settings.sqlite_path))
     if copying:
         with _copy_of(settings) as copy:
             return _looked(settings, look, at=copy, read_only=False)
+    # Detects a change during the read, because the files cannot be locked without write access.
     with at_rest(settings.sqlite_path) if read_only else contextlib.nullcontext():
         return _looked(settings, look, at=settings, read_only=read_only)
 
 
-def _looked(
-    settings: Settings, look: Callable[[Assent], Awaitable[Result]], *, at: Settings, read_only: bool
-) -> Result:
+def _looked(settings: Settings, look: Callable[[Node], Awaitable[Result]], *, at: Settings, read_only: bool) -> Result:
     """Read the data at `at`; errors refer to its location in `settings`."""
 
     async def run() -> Result:
-        node = Assent(at, reads_file=False, read_only=read_only)
+        node = Node(at, reads_file=False, read_only=read_only)
         with explained(settings):
             await node.database.start()
         try:
@@ -295,5 +299,6 @@ def operator(project: str) -> Principal:
 
 def sign_in_link(settings: Settings, secret: str) -> str:
     """Return a sign-in link to the server that runs on this data, or to its configured URL."""
+    # A running server may listen on another port than the configured one, such as with --port.
     running = None if settings.database_url or settings.public_url else holder_of(settings.server_lock_path)
     return f"{(running and running.address) or settings.base_url}/sign-in/{secret}"

@@ -18,6 +18,7 @@ def show_plain_types() -> None:
     }
     for kind, shown in ((TyperOption, option), (TyperArgument, argument)):
         for name, method in shown.items():
+            # Replaced on the classes, because Typer creates the parameters itself.
             setattr(kind, name, method)
 
 

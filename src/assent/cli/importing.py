@@ -8,21 +8,22 @@ from typing import Annotated, Any
 
 import typer
 
-from assent.app import Assent
-from assent.cli import output
+from assent.breakpoints.store.original import Original, opened
+from assent.breakpoints.usecases.importing import Carried, Left, carry, carry_rules, foresee, read_past, read_rules
 from assent.cli.data import Data, looking_at, on_data, operator, settings_with
-from assent.cli.output import Json
-from assent.domain.access import Principal
-from assent.domain.canonical import is_object, strict_loads
-from assent.domain.errors import InvalidRequest, MalformedJson
-from assent.domain.importing import Past
-from assent.domain.plurals import plural
-from assent.domain.rules_file import Entry
-from assent.services.importing import Carried, Left, carry, carry_rules, foresee, read_past, read_rules
-from assent.services.people import DEFAULT_PROJECT
-from assent.services.rules_file import Imported
-from assent.settings import Settings
-from assent.store.original import Original, opened
+from assent.console import output
+from assent.console.output import Json
+from assent.core.access import Principal
+from assent.core.canonical import is_object, strict_loads
+from assent.core.errors import InvalidRequest, MalformedJson
+from assent.core.importing import Past
+from assent.core.plurals import plural
+from assent.core.rules_file import Entry
+from assent.kernel.settings import Settings
+from assent.node import Node
+from assent.people.store.projects import Projects
+from assent.people.usecases.people import DEFAULT_PROJECT
+from assent.policy.usecases.rules_file import Imported
 
 app = typer.Typer()
 
@@ -72,6 +73,7 @@ def import_command(  # noqa: PLR0913  # the options of the command
 ) -> None:
     """Import completed breakpoints from the original service. You can repeat this safely. Nothing is approved."""
     settings = settings_with(data)
+    # Read the rules before importing anything, so that an invalid file changes nothing.
     entries = _entries(rules) if rules is not None else None
     wanted = Wanted(by=operator(project), rules=entries, live_rules=live_rules, dry_run=dry_run)
     with opened(file) as original:
@@ -99,15 +101,16 @@ def _entries(path: Path) -> list[Entry]:
 
 def _import(settings: Settings, original: Original, wanted: Wanted) -> Done:
     if not wanted.dry_run:
-        on_data(settings, lambda _, tx: tx.projects.get(wanted.by.project))  # also migrates the data
+        on_data(settings, lambda _, tx: tx[Projects].get(wanted.by.project))  # also migrates the data
     return looking_at(settings, partial(_carried, original=original, wanted=wanted))
 
 
-async def _carried(node: Assent, *, original: Original, wanted: Wanted) -> Done:
+async def _carried(node: Node, *, original: Original, wanted: Wanted) -> Done:
     """Import in batches; repeating an interrupted import continues where it stopped."""
     done = Done()
     if wanted.by.project != DEFAULT_PROJECT:  # the default project is created by the first write
-        await node.database.read(lambda tx: tx.projects.get(wanted.by.project))
+        await node.database.read(lambda tx: tx[Projects].get(wanted.by.project))
+    # A dry run uses a read transaction, in which nothing can be written by mistake.
     run = node.database.read if wanted.dry_run else node.database.write
     step = foresee if wanted.dry_run else carry
     for batch in original.batches():

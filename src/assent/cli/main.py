@@ -11,10 +11,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from assent.cli import output
-from assent.cli.commands import HOMES, SUMMARY
 from assent.cli.help import show_plain_types
-from assent.domain.errors import AssentError, Internal
+from assent.cli.registry import HOMES, SUMMARY
+from assent.console import output
+from assent.core.errors import AssentError, Internal
 
 show_plain_types()
 SPACED = "breakpoint"
@@ -23,7 +23,7 @@ SPACED = "breakpoint"
 
 def loaded(name: str) -> TyperCommand | TyperGroup:
     if name == SPACED:
-        return get_group(import_module("assent.cli.breakpoint_commands").spaced)
+        return get_group(import_module("assent.policy.commands.babysitter").spaced)
     # Imports create almost no garbage, and collecting it would take a sixth of the time.
     collects = gc.isenabled()
     gc.disable()
@@ -33,6 +33,9 @@ def loaded(name: str) -> TyperCommand | TyperGroup:
         if collects:
             gc.enable()
     found = get_group(home).commands[name]
+    for module in HOMES[name].adds:
+        assert isinstance(found, TyperGroup), "only groups have subcommands"
+        found.commands.update(get_group(import_module(f"assent.cli.{module}").commands).commands)
     assert isinstance(found, TyperCommand | TyperGroup), "made by typer"
     return found
 

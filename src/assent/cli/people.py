@@ -7,22 +7,24 @@ from typing import Annotated, Any, Literal, TypeVar
 import typer
 from pydantic import BaseModel, ValidationError
 
-from assent.app import Assent
-from assent.cli import output
 from assent.cli.data import ACTOR, Data, on_data, operator, settings_with, sign_in_link
-from assent.cli.output import Json
-from assent.cli.session import session
-from assent.domain.access import Role
-from assent.domain.errors import InvalidRequest
-from assent.domain.instants import iso
-from assent.domain.routing import OWNER
-from assent.http.bodies import asked_token, token_body
+from assent.console import output
+from assent.console.output import Json
+from assent.console.session import session
+from assent.contracts import people as wire
+from assent.contracts.tokens import CreateToken
+from assent.core.access import Role
+from assent.core.errors import InvalidRequest
+from assent.core.seats import OWNER
+from assent.core.timestamps import iso
+from assent.db.transaction import Transaction
+from assent.node import Node
+from assent.people.store.people import People, Person
+from assent.people.store.projects import Projects
+from assent.people.store.tokens import Tokens
+from assent.people.usecases.people import DEFAULT_PROJECT, PeopleService
+from assent.people.views import asked_token, token_body
 from assent.sdk.values import plain
-from assent.services.people import DEFAULT_PROJECT
-from assent.store.people import Person
-from assent.store.transaction import Transaction
-from assent.wire import people as wire
-from assent.wire.tokens import CreateToken
 
 app = typer.Typer()
 token = typer.Typer(no_args_is_help=True, help="Manage tokens for agents, people and services.")
@@ -110,8 +112,8 @@ def token_create(  # noqa: PLR0913  # the options of the command
     )
     new = asked_token(asked)
 
-    def use_case(node: Assent, tx: Transaction) -> dict[str, Any]:
-        made, secret = node.people.create_token(tx, new, project=project, by=ACTOR)
+    def use_case(node: Node, tx: Transaction) -> dict[str, Any]:
+        made, secret = node[PeopleService].create_token(tx, new, project=project, by=ACTOR)
         return {"token": secret, **token_body(made, _names(tx)), "kind": kind, "project": project}
 
     made = on_data(settings_with(data), use_case)
@@ -124,6 +126,7 @@ def token_create(  # noqa: PLR0913  # the options of the command
 
 def _create_own(kind: str, name: str, days: int | None, unused: Sequence[object], *, as_json: bool) -> None:
     """Create a token through the API for the person who owns ASSENT_TOKEN."""
+    # Ignoring these options would create a token with other limits than intended.
     if any(each is not None for each in unused):
         msg = "This option creates a token for yourself on the server. Omit --person, --data and the agent limits."
         raise typer.BadParameter(msg, param_hint="--signed-in")
@@ -140,9 +143,9 @@ def _create_own(kind: str, name: str, days: int | None, unused: Sequence[object]
 def token_list(*, project: Project = DEFAULT_PROJECT, data: Data = None, as_json: Json = False) -> None:
     """List a project's tokens, without their secrets."""
 
-    def use_case(_: Assent, tx: Transaction) -> list[dict[str, Any]]:
-        tx.projects.get(project)
-        return [token_body(each, _names(tx)) for each in tx.tokens.every(project)]
+    def use_case(_: Node, tx: Transaction) -> list[dict[str, Any]]:
+        tx[Projects].get(project)
+        return [token_body(each, _names(tx)) for each in tx[Tokens].every(project)]
 
     found = on_data(settings_with(data), use_case)
     if as_json:
@@ -166,7 +169,7 @@ def token_revoke(
     as_json: Json = False,
 ) -> None:
     """Revoke a token. Running servers stop accepting it within seconds."""
-    on_data(settings_with(data), lambda _, tx: tx.tokens.revoke(token_id, project=project, now=tx.now()))
+    on_data(settings_with(data), lambda _, tx: tx[Tokens].revoke(token_id, project=project, now=tx.now()))
     _done({"id": token_id, "revoked": True}, f"Revoked {token_id}.", as_json=as_json)
 
 
@@ -196,8 +199,8 @@ def user_create(  # noqa: PLR0913  # the options of the command
     )
     settings = settings_with(data)
 
-    def use_case(node: Assent, tx: Transaction) -> dict[str, Any]:
-        person = node.people.create_person(
+    def use_case(node: Node, tx: Transaction) -> dict[str, Any]:
+        person = node[PeopleService].create_person(
             tx,
             asked.name,
             project=project,
@@ -206,7 +209,7 @@ def user_create(  # noqa: PLR0913  # the options of the command
             email=asked.email,
             password=asked.password,
         )
-        link = node.people.create_link(tx, person.id, purpose="invitation")
+        link = node[PeopleService].create_link(tx, person.id, purpose="invitation")
         return _person_body(tx, person) | {"signInLink": sign_in_link(settings, link)}
 
     made = on_data(settings, use_case)
@@ -216,7 +219,7 @@ def user_create(  # noqa: PLR0913  # the options of the command
 @user.command("list")
 def user_list(*, data: Data = None, as_json: Json = False) -> None:
     """List all people with their roles in each project."""
-    found = on_data(settings_with(data), lambda _, tx: [_person_body(tx, person) for person in tx.people.every()])
+    found = on_data(settings_with(data), lambda _, tx: [_person_body(tx, person) for person in tx[People].every()])
     if as_json:
         output.emit({"items": found})
         return
@@ -242,10 +245,10 @@ def user_link(name: Name, *, data: Data = None, as_json: Json = False) -> None:
     """Create a one-time sign-in link for a person."""
     settings = settings_with(data)
 
-    def use_case(node: Assent, tx: Transaction) -> str:
+    def use_case(node: Node, tx: Transaction) -> str:
         # The owner of a single-user installation signs in only with such links.
         purpose = "start" if name == OWNER else "reset"
-        return node.people.create_link(tx, tx.people.get_by_name(name).id, purpose=purpose)
+        return node[PeopleService].create_link(tx, tx[People].get_by_name(name).id, purpose=purpose)
 
     link = sign_in_link(settings, on_data(settings, use_case))
     _done({"name": name, "signInLink": link}, link, as_json=as_json)
@@ -259,8 +262,8 @@ def user_password(
     password = _password() if password_stdin else _typed_password()
     changes = checked(wire.ChangePerson, password=password).model_dump(exclude_none=True)
 
-    def use_case(node: Assent, tx: Transaction) -> None:
-        node.people.change_person(tx, name, changes, by=operator(DEFAULT_PROJECT))
+    def use_case(node: Node, tx: Transaction) -> None:
+        node[PeopleService].change_person(tx, name, changes, by=operator(DEFAULT_PROJECT))
 
     on_data(settings_with(data), use_case)
     _done({"name": name, "changed": True}, f"Changed the password for {output.visible(name)}.", as_json=as_json)
@@ -270,8 +273,8 @@ def user_password(
 def user_confirm(name: Name, *, data: Data = None, as_json: Json = False) -> None:
     """Confirm a person's access after an admin has set it up or reset it. Check with the person first."""
 
-    def use_case(node: Assent, tx: Transaction) -> None:
-        node.people.confirm_reset(tx, name, by=operator(DEFAULT_PROJECT))
+    def use_case(node: Node, tx: Transaction) -> None:
+        node[PeopleService].confirm_reset(tx, name, by=operator(DEFAULT_PROJECT))
 
     on_data(settings_with(data), use_case)
     _done({"name": name, "confirmed": True}, f"Confirmed access for {output.visible(name)}.", as_json=as_json)
@@ -287,8 +290,8 @@ def user_home(
 ) -> None:
     """Set a person's home project, whose admins manage the account."""
 
-    def use_case(node: Assent, tx: Transaction) -> None:
-        node.people.move_home(tx, name, project, by=operator(DEFAULT_PROJECT))
+    def use_case(node: Node, tx: Transaction) -> None:
+        node[PeopleService].move_home(tx, name, project, by=operator(DEFAULT_PROJECT))
 
     on_data(settings_with(data), use_case)
     _done(
@@ -323,10 +326,10 @@ def group_set(
     asked = checked(wire.PutGroup, members=list(members or ()))
     checked(wire.CreatePerson, name=name)
 
-    def use_case(node: Assent, tx: Transaction) -> list[str]:
-        tx.projects.get(project)
-        node.people.put_group(tx, name, asked.members, by=operator(project))
-        return tx.people.groups(project)[name]
+    def use_case(node: Node, tx: Transaction) -> list[str]:
+        tx[Projects].get(project)
+        node[PeopleService].put_group(tx, name, asked.members, by=operator(project))
+        return tx[People].groups(project)[name]
 
     kept = on_data(settings_with(data), use_case)
     _done({"name": name, "members": kept}, f"{name}: {', '.join(kept) or 'no members'}", as_json=as_json)
@@ -335,7 +338,7 @@ def group_set(
 @group.command("list")
 def group_list(*, project: Project = DEFAULT_PROJECT, data: Data = None, as_json: Json = False) -> None:
     """List a project's groups."""
-    found = on_data(settings_with(data), lambda _, tx: tx.people.groups(tx.projects.get(project).id))
+    found = on_data(settings_with(data), lambda _, tx: tx[People].groups(tx[Projects].get(project).id))
     if as_json:
         output.emit({"items": [{"name": name, "members": members} for name, members in found.items()]})
         return
@@ -352,7 +355,7 @@ def group_remove(
     as_json: Json = False,
 ) -> None:
     """Remove a group. Its members keep their accounts."""
-    on_data(settings_with(data), lambda _, tx: tx.people.remove_group(project, name))
+    on_data(settings_with(data), lambda _, tx: tx[People].remove_group(project, name))
     _done({"name": name, "removed": True}, f"Removed {output.visible(name)}.", as_json=as_json)
 
 
@@ -364,11 +367,11 @@ def _done(value: object, sentence: str, *, as_json: bool) -> None:
 
 
 def _names(tx: Transaction) -> dict[str, str]:
-    return {person.id: person.name for person in tx.people.every()}
+    return {person.id: person.name for person in tx[People].every()}
 
 
 def _person_body(tx: Transaction, person: Person) -> dict[str, Any]:
-    grants = tx.people.grants(person.id)
+    grants = tx[People].grants(person.id)
     return {
         "id": person.id,
         "name": person.name,

@@ -8,18 +8,20 @@ from typing import Annotated, Any
 
 import typer
 
-from assent.app import Assent, key_file, keyring_of, migrate
-from assent.cli import output
 from assent.cli.data import Data, Misconfigured, on_data, operator, settings_with
-from assent.cli.output import Json
-from assent.domain.errors import Unavailable
-from assent.domain.instants import iso
-from assent.http.bodies import callback_body
-from assent.services.people import DEFAULT_PROJECT
-from assent.services.secrets import START, Rotated
-from assent.settings import Settings
-from assent.store.secrets import StoredSecret
-from assent.store.transaction import Transaction
+from assent.console import output
+from assent.console.output import Json
+from assent.core.errors import Unavailable
+from assent.core.timestamps import iso
+from assent.db.transaction import Transaction
+from assent.installation import key_file, keyring_of, migrate
+from assent.kernel.settings import Settings
+from assent.node import Node
+from assent.people.store.secrets import Secrets, StoredSecret
+from assent.people.usecases.people import DEFAULT_PROJECT
+from assent.people.usecases.secrets import START, Rotated, SecretService
+from assent.people.views import callback_body
+from assent.triggers.usecases.remove_projects import ProjectService
 
 app = typer.Typer()
 project = typer.Typer(no_args_is_help=True, help="Manage projects.")
@@ -49,8 +51,8 @@ def callback_secret(
 ) -> None:
     """Print the signing secrets for callbacks, newest first. If there is no secret yet, one is created."""
 
-    def use_case(node: Assent, tx: Transaction) -> list[dict[str, Any]]:
-        ask = node.secrets.rotate_callback_secret if rotate else node.secrets.show_callback_secrets
+    def use_case(node: Node, tx: Transaction) -> list[dict[str, Any]]:
+        ask = node[SecretService].rotate_callback_secret if rotate else node[SecretService].show_callback_secrets
         return [callback_body(each) for each in ask(tx, name, by=operator(name))]
 
     with _keys_needed():
@@ -77,8 +79,8 @@ def remove_project(
     if not yes:
         _confirm_removal(name)
 
-    def use_case(node: Assent, tx: Transaction) -> None:
-        node.projects.remove(tx, name, by=operator(DEFAULT_PROJECT))
+    def use_case(node: Node, tx: Transaction) -> None:
+        node[ProjectService].remove(tx, name, by=operator(DEFAULT_PROJECT))
 
     on_data(settings, use_case)
     if as_json:
@@ -89,6 +91,7 @@ def remove_project(
 
 
 def _confirm_removal(name: str) -> None:
+    # A script could otherwise answer the prompt by accident with its input.
     if not sys.stdin.isatty():
         output.remark("Not removed: confirmation requires a terminal. Use --yes to skip the confirmation.", style="red")
         raise typer.Exit(output.USAGE)
@@ -103,9 +106,9 @@ def list_secrets(*, data: Data = None, as_json: Json = False) -> None:
     """List stored secrets and the keys that encrypt them, but not the secret values."""
     settings = settings_with(data)
 
-    def use_case(node: Assent, tx: Transaction) -> list[dict[str, Any]]:
+    def use_case(node: Node, tx: Transaction) -> list[dict[str, Any]]:
         keys = node.keyring.load()
-        return [_secret_body(each, readable=each.key_id in keys) for each in tx.secrets.every()]
+        return [_secret_body(each, readable=each.key_id in keys) for each in tx[Secrets].every()]
 
     with _keys_needed():
         found = on_data(settings, use_case)
@@ -173,10 +176,11 @@ def _all_batches(settings: Settings) -> tuple[int, int]:
     resealed = unreadable = 0
     after: tuple[str, str, int] | None = START
     while after is not None:
+        # One transaction per batch, so that a running server can write in between.
         done: Rotated = on_data(settings, partial(_batch, after=after))
         resealed, unreadable, after = resealed + done.resealed, unreadable + done.unreadable, done.after
     return resealed, unreadable
 
 
-def _batch(node: Assent, tx: Transaction, *, after: tuple[str, str, int]) -> Rotated:
-    return node.secrets.rotate_key(tx, after=after)
+def _batch(node: Node, tx: Transaction, *, after: tuple[str, str, int]) -> Rotated:
+    return node[SecretService].rotate_key(tx, after=after)

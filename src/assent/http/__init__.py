@@ -1,1 +1,1 @@
-"""What the API and the web pages share: who is asking, waiting, and how errors look."""
+"""Shared by the API and the web pages: authentication, waiting, and error responses."""

@@ -1,4 +1,4 @@
-"""Close connections whose client is too slow to send a request or to read the answer; uvicorn waits without end."""
+"""Closes connections of clients that stop sending a request or reading a response; uvicorn would wait forever."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ _log = structlog.get_logger()
 
 
 class WatchedProtocol(HttpToolsProtocol):
-    """Counts progress in both directions, so that a client that stopped can be told from one that is slow."""
+    """Counts progress in both directions, to distinguish a slow client from one that has stopped."""
 
     body_parts = 0
     write_resumes = 0
@@ -30,7 +30,7 @@ class WatchedProtocol(HttpToolsProtocol):
 
 
 class Connection(Protocol):
-    """What is looked at of a connection; as uvicorn has it."""
+    """The attributes of uvicorn's connections that the watch inspects."""
 
     cycle: RequestResponseCycle | None
     timeout_keep_alive_task: asyncio.TimerHandle | None
@@ -40,17 +40,17 @@ class Connection(Protocol):
 
 
 class Seen(NamedTuple):
-    """A connection that waits for its client, as it was when that was noticed."""
+    """A connection that is waiting for its client, with its state when this was noticed."""
 
     cycle: RequestResponseCycle | None
     since: float
     parts: int = 0
     moved: float | None = None
-    """When the last part of a body came; None while headers are waited for."""
+    """When the last part of the body arrived; None while waiting for headers."""
 
 
 class Unread(NamedTuple):
-    """What a client has left unread in the server's write buffer, and since when none of it has gone out."""
+    """The amount of data in the write buffer, and since when the client has not read any of it."""
 
     size: int
     resumes: int
@@ -58,7 +58,7 @@ class Unread(NamedTuple):
 
 
 class ConnectionWatch:
-    """Looks at all connections now and then; requests themselves pay nothing for it."""
+    """Checks all connections periodically, which is cheaper than timers for each request."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class ConnectionWatch:
         write_timeout: float,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """A timeout of 0 means that there is no limit."""
+        """A timeout of 0 disables its check."""
         self._connections = connections
         self._header_timeout = header_timeout
         self._body_timeout = body_timeout
@@ -80,7 +80,7 @@ class ConnectionWatch:
 
     @property
     def every(self) -> float:
-        """Seconds between two looks: a client gets at most a quarter more than the shortest timeout."""
+        """Seconds between checks; a client can exceed the shortest timeout by at most a quarter."""
         limits = [each for each in (self._header_timeout, self._body_timeout, self._write_timeout) if each]
         return max(0.05, min(limits, default=0) / 4)
 
@@ -93,14 +93,15 @@ class ConnectionWatch:
                 _log.warning("slow_clients_closed", connections=closed)
 
     def look(self) -> int:
-        """Close what has waited for its client for too long; return how many connections that were."""
+        """Close connections that have exceeded a timeout, and return how many."""
         now = self._now()
-        # A connection that switched to another protocol has no request to wait for.
+        # A connection that switched to another protocol, such as WebSocket, does not have a request cycle.
         watched = cast("list[Connection]", [each for each in self._connections() if isinstance(each, WatchedProtocol)])
         return self._close_unread(watched, now) + self._close_unsent(watched, now)
 
     def _close_unread(self, watched: list[Connection], now: float) -> int:
-        """Abort connections whose client reads nothing; closing them would wait for the buffer to drain."""
+        """Abort connections whose client does not read; closing them would wait for the buffer to drain."""
+        # Rebuilt at each check, so that closed connections are forgotten.
         before, self._unread = self._unread, {}
         late: list[Connection] = []
         for each in watched:
@@ -136,23 +137,24 @@ class ConnectionWatch:
             return bool(self._header_timeout) and now - seen.since >= self._header_timeout
         if not self._body_timeout or seen.cycle is None:
             return False
+        # Progress extends the timeout, but only up to the time that the minimum rate would take.
         whole = self._body_timeout + _announced(seen.cycle) / BODY_BYTES_PER_SECOND
         return now - seen.moved >= self._body_timeout or now - seen.since >= whole
 
 
 def _unread(connection: Connection, before: Unread | None, now: float) -> Unread | None:
-    """Return since when no byte of an answer has gone out; None if none is waiting."""
+    """Return since when the client has not read anything; None if the buffer is empty."""
     size, resumes = connection.transport.get_write_buffer_size(), connection.write_resumes
     if not size:
         return None
-    # Streams add to the buffer, so it may have moved without being smaller; uvicorn then resumes writing.
+    # A stream refills the buffer, so it may not shrink although the client reads; but then uvicorn resumes writing.
     if before is None or size < before.size or resumes != before.resumes:
         return Unread(size, resumes, now)
     return before._replace(size=size)
 
 
 def _noticed(connection: Connection, before: Seen | None, now: float) -> Seen | None:
-    """Return since when a connection has waited for the same part of the same request; None if it does not wait."""
+    """Return since when a connection has been waiting for the same part of a request; None if it is not waiting."""
     cycle = connection.cycle
     if _reads_body(cycle):
         parts = connection.body_parts
@@ -160,7 +162,7 @@ def _noticed(connection: Connection, before: Seen | None, now: float) -> Seen | 
             return Seen(cycle, now, parts, now)
         return before if before.parts == parts else before._replace(parts=parts, moved=now)
     idle = cycle is None or cycle.response_complete
-    # Between two requests of a connection uvicorn's own timer runs; it ends with the first byte of the next one.
+    # Between two requests, uvicorn's keep-alive timer runs; it ends with the first byte of the next request.
     if not idle or connection.timeout_keep_alive_task is not None:
         return None
     return before if before is not None and before.cycle is cycle and before.moved is None else Seen(cycle, now)
@@ -171,15 +173,16 @@ def _reads_body(cycle: RequestResponseCycle | None) -> bool:
 
 
 def _announced(cycle: RequestResponseCycle) -> int:
-    """Return how long the body is to be; nothing where the client did not say."""
+    """Return the declared length of the body, or 0 if the client did not declare one."""
     for name, value in cycle.scope["headers"]:
-        if name == b"content-length" and value.isdigit() and len(value) < 20:  # noqa: PLR2004  # digits of a sane length
+        if name == b"content-length" and value.isdigit() and len(value) < 20:  # noqa: PLR2004  # at most 19 digits
             return int(value)
     return 0
 
 
 def _close(connection: Connection) -> None:
     cycle: RequestResponseCycle | None = connection.cycle
+    # A 408 in the middle of a response would look like a part of its body.
     if cycle is None or cycle.response_complete or not cycle.response_started:
         connection.transport.write(TIMED_OUT)
     connection.transport.close()

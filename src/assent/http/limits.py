@@ -1,14 +1,14 @@
-"""Token buckets: how much one principal may do in a minute."""
+"""Token buckets that limit the number of requests per minute."""
 
 import math
 from collections.abc import Callable
 
-from assent.domain.errors import RateLimited
-from assent.domain.instants import SECOND
+from assent.core.errors import RateLimited
+from assent.core.timestamps import SECOND
 
 
 class RateLimit:
-    """A bucket per key that fills steadily; in memory, per node."""
+    """A bucket for each key, which is refilled continuously; it exists only in the memory of this node."""
 
     def __init__(self, per_minute: int, now: Callable[[], int]) -> None:
         self._per_minute = per_minute
@@ -21,12 +21,13 @@ class RateLimit:
             return
         now = self._now() / SECOND
         level, since = self._buckets.get(key, (float(limit), now))
+        # If the clock was set back, the level stays the same.
         level = min(float(limit), level + max(0.0, now - since) * limit / 60)
         if level < 1:
             wait = (1 - level) * 60 / limit
             msg = f"More than {limit} {what} per minute. Try again in {max(1, math.ceil(wait))} s."
             raise RateLimited(msg, retry_after=wait, limit=limit)
-        if len(self._buckets) > 100_000:  # noqa: PLR2004  # a bound on memory, not a behaviour
-            # The oldest goes: clearing them all would give everybody a fresh start.
+        if len(self._buckets) > 100_000:  # noqa: PLR2004  # limits memory, not requests
+            # Remove only the oldest bucket, because removing all of them would reset every limit.
             del self._buckets[next(iter(self._buckets))]
         self._buckets[key] = (level - 1, now)

@@ -1,4 +1,4 @@
-"""The only place that knows HTTP statuses of errors: code → status → RFC 9457."""
+"""Maps errors to HTTP statuses and RFC 9457 responses; no other module knows these statuses."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,9 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from assent.domain import errors
-from assent.domain.errors import AssentError, InvalidRequest, RateLimited
-from assent.domain.fields import PAYLOAD_FIELDS, did_you_mean
+from assent.core import errors
+from assent.core.errors import AssentError, InvalidRequest, RateLimited
+from assent.core.fields import PAYLOAD_FIELDS, did_you_mean
 from assent.http.validation import plain
 
 STATUS: dict[type[AssentError], HTTPStatus] = {
@@ -55,7 +55,7 @@ DOCS = "/problems/"
 
 
 class Problem(HTTPException):
-    """A domain error raised where FastAPI lets only its own kind through: while a body is read."""
+    """Wraps a domain error while a body is read, where FastAPI lets only its own exceptions through."""
 
     def __init__(self, error: AssentError) -> None:
         super().__init__(STATUS[type(error)])
@@ -74,6 +74,7 @@ def problem(error: AssentError, headers: Mapping[str, str] | None = None) -> Res
     }
     sent: dict[str, str] = {"Cache-Control": "no-store", **(headers or {})}
     if isinstance(error, RateLimited):
+        # Rounded up, so that a client that waits this long is not throttled again.
         sent["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
     if status is HTTPStatus.UNAUTHORIZED:
         sent["WWW-Authenticate"] = 'Bearer realm="assent"'
@@ -87,7 +88,7 @@ def internal_error(request_id: str) -> errors.Internal:
 
 
 def from_validation(error: ValidationError | RequestValidationError, known: Sequence[str] = ()) -> InvalidRequest:
-    """Say what is wrong and where, never repeating what was sent; `known` are the fields of the body."""
+    """Return an error with each problem and its location, but no values; `known` are the fields of the body."""
     found = [{"pointer": _pointer(each["loc"]), "detail": _detail(each, known)} for each in error.errors()]
     first = found[0] if found else {"pointer": "", "detail": "The request body is missing."}
     return InvalidRequest(f"{first['pointer']}: {first['detail']}", errors=found[:20])

@@ -1,4 +1,4 @@
-"""Should this node be sent requests? Asked often and by anybody, so that the database is asked far less often."""
+"""Whether the node can serve requests. Anyone can ask often, so the result is cached for a second."""
 
 import asyncio
 import shutil
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import structlog
 
-from assent.domain.errors import Unavailable
-from assent.http.waiting import Hub
-from assent.ports import Database
-from assent.settings import KEYLESS_TEXT
-from assent.store.probe import usable
-from assent.store.transaction import Transaction
+from assent.core.errors import Unavailable
+from assent.db.probe import usable
+from assent.db.transaction import Transaction
+from assent.http.waiters import Hub
+from assent.kernel.ports import Database
+from assent.kernel.settings import KEYLESS_TEXT
 
 REMEMBER_SECONDS = 1.0
 PATIENCE_SECONDS = 5.0
@@ -42,16 +42,18 @@ class Readiness:
         self._wrong: str | None = None
         self._one_at_a_time = asyncio.Lock()
         self.worker_is_well: Callable[[], bool] = lambda: True
-        """Given by the engine: whether this node's worker still gives signs of life."""
+        """Set by the engine: whether this node's worker is still sending heartbeats."""
 
     async def check(self) -> None:
-        """Return when the node can take requests; otherwise raise Unavailable, saying why not."""
+        """Raise Unavailable with the reason if the node cannot serve requests."""
+        # Checked every time instead of cached, because this does not need the database.
         if self._hub.draining:
             msg = "This node is shutting down."
             raise Unavailable(msg)
         if not self.worker_is_well():
             msg = "This node's worker is not responding."
             raise Unavailable(msg)
+        # Concurrent checks share one result, so that they write to the database only once.
         async with self._one_at_a_time:
             if time.monotonic() >= self._checked_until:
                 self._note(await self._what_is_wrong())
@@ -79,7 +81,7 @@ class Readiness:
         return shutil.disk_usage(self._folder).free < self._min_free_mb * MEGABYTE
 
     def _note(self, wrong: str | None) -> None:
-        """Say it once, when it changes."""
+        """Log the result only when it changes."""
         if wrong != self._wrong:
             if wrong is None:
                 _log.info("ready_again")

@@ -1,4 +1,4 @@
-"""Signed-in browsers: the cookie, who is behind it, and proof that a form came from one of our own pages."""
+"""Sessions of signed-in browsers: the cookie, its person, and protection against forms of other sites."""
 
 import asyncio
 import hmac
@@ -8,23 +8,25 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
 import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
-from assent.domain.access import Principal
-from assent.domain.errors import Forbidden, InvalidRequest, Unauthenticated, UnsupportedMediaType
-from assent.domain.secrets import secret_hash, well_formed
+from assent.core.access import Principal
+from assent.core.errors import Forbidden, InvalidRequest, Unauthenticated, UnsupportedMediaType
+from assent.core.secrets import secret_hash, well_formed
+from assent.core.timestamps import SECOND
+from assent.db.transaction import Transaction
 from assent.http.hosts import OwnHosts
 from assent.http.limits import RateLimit
-from assent.ports import Clock, Database
-from assent.services.people import SESSION_LIFE, PeopleService
-from assent.settings import Settings
-from assent.store.transaction import Transaction
+from assent.kernel.ports import Clock, Database
+from assent.kernel.settings import Settings
 
 REMEMBER_SECONDS = 1.0
+SESSION_LIFE = 12 * 3600 * SECOND
 MAX_REMEMBERED = 10_000
 MAX_FIELDS = 400
 HASHES_AT_ONCE = 2
@@ -33,7 +35,7 @@ JOURNEY_COOKIE = "assent_journey"
 CSRF_FIELD = "csrf"
 _FORM = "application/x-www-form-urlencoded"
 _log = structlog.get_logger()
-# Printable ASCII without the backslash, which browsers read as a slash; and only pages that a person asks for.
+# Printable ASCII without the backslash, which browsers treat as a slash, and only paths of pages.
 _LOCAL = re.compile(
     r"/(?:$|\?|(?:breakpoints|runs|rules|gates|insights|deliveries|admin|account|link)(?:$|[/?]))[!-\[\]-~]*"
 )
@@ -41,22 +43,46 @@ _LOCAL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """A person at a browser; `csrf` is in each of our forms and nowhere else."""
+    """A signed-in person; `csrf` is included in each of our forms and nowhere else."""
 
     principal: Principal
     csrf: str
     secret: str
     must_set_password: bool = False
-    """They came by an invitation or a reset, and have no password yet."""
+    """The person signed in with an invitation or a reset link, and has not set a password yet."""
     theme: str | None = None
     time_zone: str | None = None
+
+
+class Accounts(Protocol):
+    """The use cases that sessions need; they exchange people as opaque values."""
+
+    def session_principal(self, tx: Transaction, plain: str) -> tuple[Principal, Any] | None: ...
+
+    def sign_in(self, tx: Transaction, name: str, password: str) -> Any: ...  # noqa: ANN401  # a person
+
+    def open_session_for(self, tx: Transaction, person: Any) -> str: ...  # noqa: ANN401  # a person
+
+    def use_link(self, tx: Transaction, plain: str) -> tuple[str, str]: ...
+
+    def prove_password(self, tx: Transaction, person_id: str, *, old: str) -> Any: ...  # noqa: ANN401  # a person
+
+    def password_hash(self, password: str) -> str: ...
+
+    def set_password(self, tx: Transaction, person: Any, *, hashed: str, by: Principal) -> str: ...  # noqa: ANN401
+
+    def choose_project(self, tx: Transaction, plain: str, project: str, *, by: Principal) -> None: ...
+
+    def close_session(self, tx: Transaction, plain: str) -> None: ...
+
+    def close_sessions(self, tx: Transaction, person_id: str) -> None: ...
 
 
 class Sessions:
     def __init__(
         self,
         database: Database[Transaction],
-        people: PeopleService,
+        people: Accounts,
         *,
         clock: Clock,
         settings: Settings,
@@ -69,20 +95,22 @@ class Sessions:
         self._secure = (settings.public_url or "").startswith("https://")
         self._sign_ins = sign_ins
         self._known: dict[str, tuple[float, SignedIn]] = {}
-        # A hash takes a core and 64 MiB for a while: a crowd at the door must not take them all.
+        # A password hash uses a core and 64 MiB for a moment; many sign-ins at once must not use up all resources.
         self._hashing = asyncio.Semaphore(HASHES_AT_ONCE)
 
     @property
     def cookie(self) -> str:
+        # Browsers accept the __Host- prefix only over TLS.
         return f"__Host-{COOKIE}" if self._secure else COOKIE
 
     async def find(self, request: Request) -> SignedIn | None:
-        """Return who is signed in; a closed account or session is noticed within a second."""
+        """Return the signed-in person; closing an account or session takes effect within a second."""
         secret = request.cookies.get(self.cookie, "")
         known = self._known.get(secret)
         now = time.monotonic()
         if known is None or known[0] <= now:
             known = await self._look_up(secret, now)
+        # A cached session can expire before its entry does.
         if known is None or (known[1].principal.expires_at or 0) <= self._clock.now():
             return None
         return known[1]
@@ -95,6 +123,7 @@ class Sessions:
         if found is None:
             return None
         if len(self._known) > MAX_REMEMBERED:
+            # This is only a cache, so evicted sessions are looked up again.
             self._known.clear()
         principal, session = found
         self._known[secret] = (
@@ -111,7 +140,8 @@ class Sessions:
         return self._known[secret]
 
     async def sign_in(self, request: Request, name: str, password: str) -> str:
-        """Check the password and return a new session's secret; hashing never holds up the writer."""
+        """Check the password and return the secret of a new session; hashing never blocks the writer."""
+        # Both limits are needed: guesses can come from one client, or be spread over many.
         self._sign_ins.take(f"address:{_network(request)}", what="sign-ins from one address")
         self._sign_ins.take(f"name:{secret_hash(name)}", what="sign-ins for one username")
         async with self._hashing:
@@ -130,12 +160,12 @@ class Sessions:
         self._sign_ins.take(f"{what}:{_network(request)}", what="sign-ins from one address")
 
     async def open(self, request: Request, use_case: Callable[[Transaction], str]) -> str:
-        """Open a session for somebody whom others vouch for: the use case returns its secret, or refuses."""
+        """Open a session for a person authenticated by a provider; the use case returns its secret, or refuses."""
         secret = await self._database.write(use_case)
         return await self._begun(request, secret, way="provider")
 
     async def _begun(self, request: Request, secret: str, *, way: str) -> str:
-        """End the session the browser came with, and write down who came, from where and how."""
+        """End the browser's previous session, and log who signed in, from where and how."""
         await self._forget(request)
         known = await self._look_up(secret, time.monotonic())
         person = known[1].principal.id if known else None
@@ -143,18 +173,19 @@ class Sessions:
         return secret
 
     def person_of(self, secret: str) -> str | None:
-        """Return the id of the person whose session was just opened here."""
+        """Return the ID of the person whose session was just opened on this node."""
         known = self._known.get(secret)
         return known[1].principal.id if known else None
 
     async def sign_out_everywhere(self, request: Request, response: Response, who: Principal) -> None:
-        """End every session of a person; other nodes notice within a second."""
-        await self._database.write(partial(_remove_all, person_id=who.id))
+        """End all sessions of a person; other nodes notice within a second."""
+        await self._database.write(partial(self._people.close_sessions, person_id=who.id))
         self._known = {secret: known for secret, known in self._known.items() if known[1].principal.id != who.id}
         await self.sign_out(request, response)
 
     async def change_password(self, request: Request, who: Principal, old: str, new: str) -> str:
-        """Set a new password, end every other session, and return a new one for this browser."""
+        """Set a new password, end all sessions, and return a new one for this browser."""
+        # Limited like signing in, because the old password could be guessed here as well.
         self.count_sign_in(request, "password")
         self._sign_ins.take(f"name:{secret_hash(who.name)}", what="sign-ins for one username")
         async with self._hashing:
@@ -167,13 +198,13 @@ class Sessions:
         return secret
 
     async def look_at(self, signed_in: SignedIn, project: str) -> None:
-        """Look at another project from now on, in this browser."""
+        """Switch this browser's session to another project."""
         choose = partial(self._people.choose_project, plain=signed_in.secret, project=project, by=signed_in.principal)
         await self._database.write(choose)
         self.forget(signed_in)
 
     def forget(self, signed_in: SignedIn) -> None:
-        """Look this session up again: what it shows has changed."""
+        """Reload this session on its next request, because its project or preferences have changed."""
         self._known.pop(signed_in.secret, None)
 
     async def sign_out(self, request: Request, response: Response) -> None:
@@ -181,15 +212,15 @@ class Sessions:
         response.delete_cookie(self.cookie, path="/", secure=self._secure, httponly=True, samesite="lax")
 
     def forget_everybody(self) -> None:
-        """Look every session up again: a project was removed."""
+        """Reload every session on its next request, because a project was removed."""
         self._known.clear()
 
     async def _forget(self, request: Request) -> None:
-        """End the session the browser came with, so that nobody else goes on using it."""
+        """End the browser's previous session, so that it cannot be used anymore."""
         secret = request.cookies.get(self.cookie, "")
         self._known.pop(secret, None)
         if well_formed(secret):
-            await self._database.write(partial(_remove, id_hash=secret_hash(secret)))
+            await self._database.write(partial(self._people.close_session, plain=secret))
 
     def give(self, response: Response, secret: str) -> None:
         response.set_cookie(
@@ -203,7 +234,7 @@ class Sessions:
         )
 
     def lend(self, response: Response, text: str, *, seconds: int) -> None:
-        """Have the browser carry something for a while, back to us and to nobody else."""
+        """Store a short-lived value in a cookie that browsers send only to this server."""
         response.set_cookie(
             self._journey, text, max_age=seconds, path="/", secure=self._secure, httponly=True, samesite="lax"
         )
@@ -219,10 +250,10 @@ class Sessions:
         return f"__Host-{JOURNEY_COOKIE}" if self._secure else JOURNEY_COOKIE
 
     def require_own_page(self, request: Request) -> None:
-        """Refuse a form that another site's page sent.
+        """Reject a form that was submitted from a page of another site.
 
-        No browser of the last years leaves out both headers on a form it sends across sites; a program that does has
-        no cookie that anybody could abuse, and the form key is asked for as well.
+        Current browsers send at least one of the two headers with a cross-site form. Programs that send neither do not
+        have a cookie that another site could abuse, and the CSRF token is checked as well.
         """
         site = request.headers.get("sec-fetch-site")
         origin = request.headers.get("origin")
@@ -239,7 +270,7 @@ class Sessions:
             raise Forbidden(msg)
 
     def is_own_page(self, request: Request) -> bool:
-        """Whether the browser says that a page of ours sent the form; a request that says nothing is not believed."""
+        """Whether a header proves that one of our pages submitted the form; without headers, it is not trusted."""
         site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
         own = site == "same-origin" if site is not None else origin in self.hosts.origins(request)
         return own and self.hosts.accepts(request)
@@ -250,7 +281,7 @@ def has_key(signed_in: SignedIn, form: Mapping[str, str]) -> bool:
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """Read a plain HTML form: one value per name, line ends as the rest of the system writes them."""
+    """Parse a plain HTML form: one value per name, with normalized line breaks."""
     body = await request.body()
     if body and request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
         msg = "Submit the form from the page it belongs to."
@@ -267,23 +298,15 @@ async def form_of(request: Request) -> dict[str, str]:
 
 
 def local_path(text: str | None) -> str:
-    """Return where to go after signing in: a page of ours, never another site."""
-    return text if text and len(text) <= 2000 and _LOCAL.fullmatch(text) else "/"  # noqa: PLR2004  # a link's sane length
+    """Return the path to redirect to after signing in, which is always a page of this server."""
+    return text if text and len(text) <= 2000 and _LOCAL.fullmatch(text) else "/"  # noqa: PLR2004  # a reasonable length for a link
 
 
 def _network(request: Request) -> str:
-    """Return the address of a client; of IPv6 the network, since one customer has all of its addresses."""
+    """Return a client's IP address; for IPv6 its network, because one customer has all of the addresses in it."""
     host = request.client.host if request.client else "unknown"
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
         return host
     return str(ipaddress.ip_network((address, 64), strict=False)) if address.version == 6 else host  # noqa: PLR2004
-
-
-def _remove(tx: Transaction, *, id_hash: str) -> None:
-    tx.sessions.remove(id_hash)
-
-
-def _remove_all(tx: Transaction, *, person_id: str) -> None:
-    tx.sessions.remove_all(person_id)

@@ -1,4 +1,4 @@
-"""Requests that no route takes: answered from an index instead of a scan of every route for every method."""
+"""Responds to requests without a matching route from an index, instead of trying every route with every method."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -9,34 +9,34 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from assent.domain.errors import NO_SUCH_URL, AssentError, MethodNotAllowed, NotFound
+from assent.core.errors import NO_SUCH_URL, AssentError, MethodNotAllowed, NotFound
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _DEPTH = 2
-"""How many leading parts of a path the index tells apart; the routes of a page share no more."""
+"""How many leading segments of a path the index uses; routes rarely have more of them in common."""
 Answer = Callable[[Request, AssentError, Mapping[str, str] | None], Response]
 
 
 class RouteIndex:
-    """The routes of an application by their first parts; only routes of one kind can be told apart so."""
+    """The routes of an application by their leading path segments; mounts and the like are ignored."""
 
     def __init__(self, routes: Sequence[BaseRoute]) -> None:
         self.routes = [each for each in routes if isinstance(each, Route)]
         self.is_whole = len(self.routes) == len(routes)
-        """Whether the index knows all routes: a mount takes paths that only it knows."""
+        """Whether the index contains all routes; only a mount itself knows which paths it matches."""
         self._by_parts: dict[tuple[str | None, ...], list[Route]] = defaultdict(list)
         for route in self.routes:
             self._by_parts[_literal_parts(route.path)].append(route)
 
     def at(self, path: str) -> list[Route]:
-        """Return the routes at a path, whatever their methods."""
+        """Return the routes that match a path, regardless of their methods."""
         first, second = _parts(path)
         keys = ((first, second), (first, None), (None, second), (None, None))
         return [route for key in keys for route in self._by_parts.get(key, ()) if route.path_regex.match(path)]
 
 
 class Unmatched:
-    """Stands before an application and answers 404 and 405 for it."""
+    """Middleware that returns the 404 and 405 responses of an application."""
 
     def __init__(self, app: ASGIApp, routes: Sequence[BaseRoute], answer: Answer) -> None:
         self._app = app
@@ -44,6 +44,7 @@ class Unmatched:
         self._answer = answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # With an incomplete index, only the application knows whether a route matches.
         if scope["type"] != "http" or not self._index.is_whole:
             await self._app(scope, receive, send)
             return
@@ -55,14 +56,14 @@ class Unmatched:
         if not found:
             response = self._answer(request, NotFound(NO_SUCH_URL), None)
         else:
-            _, about = found[0].matches(scope)  # for the metrics: which route it was
+            _, about = found[0].matches(scope)  # the metrics need the route
             scope.update(about)
             response = self._answer(request, MethodNotAllowed(), {"Allow": allowed(found)})
         await response(scope, receive, send)
 
 
 def allowed(routes: Sequence[Route]) -> str:
-    """The Allow header of a 405: what all the routes at an address take, not only the first of them."""
+    """Return the Allow header of a 405 response: the methods of all routes at this path, not only the first one."""
     return ", ".join(method for method in METHODS if any(_takes(each, method) for each in routes))
 
 
@@ -71,7 +72,7 @@ def _takes(route: Route, method: str) -> bool:
 
 
 def _literal_parts(path: str) -> tuple[str | None, ...]:
-    """Return the first parts of a route; None for one that is a parameter, or that a parameter may reach into."""
+    """Return the leading segments of a route; None for a segment that is a parameter or can be part of one."""
     before, reaches, _ = path.partition(":path}")
     if reaches:
         return tuple([None if "{" in each else each for each in before.split("/")[1:]] + [None] * _DEPTH)[:_DEPTH]

@@ -1,9 +1,9 @@
-"""What the validator found, in sentences for people; its own texts speak of patterns and types."""
+"""Translates Pydantic's errors into plain sentences, because its own messages mention patterns and types."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from assent.domain.plurals import plural
+from assent.core.plurals import plural
 
 _NO_CONTROLS = "must not contain line breaks or control characters"
 _SLUG = (
@@ -56,7 +56,7 @@ _PLAIN: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 
 
 def plain(kind: str, message: str, ctx: Mapping[str, Any]) -> str:
-    """Return one error of the validator as a sentence without its subject."""
+    """Return a validation error as a sentence without its subject."""
     known = _PLAIN.get(kind)
     return known(ctx) if known else message.removeprefix("Value error, ")
 

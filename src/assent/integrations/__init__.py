@@ -1,1 +1,1 @@
-"""Integrations with agents and frameworks, one module each."""
+"""Former names of the integrations in `assent.agents`; importing them warns."""

@@ -229,6 +229,7 @@ class AsyncAssent:
             raise
         except (anyio.get_cancelled_exc_class(), KeyboardInterrupt, SystemExit, Exception) as error:
             if step.waits_for is None:
+                # Shielded, because the request to cancel would itself be cancelled with its task.
                 with anyio.CancelScope(shield=True):
                     await _cancel(self._to, step.flow)
             # If such an exception ends the program, its exit cancels, unless the program continues and waits again.
@@ -261,6 +262,7 @@ class AsyncAssent:
 
 async def _parked() -> None:
     if questions.ending:
+        # Blocking the thread would also stop the other tasks of the event loop.
         await anyio.sleep_forever()
 
 
@@ -308,6 +310,7 @@ class _Ear:
         await self.aclose()
         try:
             response = await self._open.enter_async_context(_opened(self._http, request, connection.silence(request)))
+            # Only an error has a body that ends; that of a stream is read in pieces by `hear`.
             body = b"" if response.is_success else await response.aread()
         except httpx2.RequestError as error:
             return self._to.lost(error)

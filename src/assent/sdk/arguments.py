@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from string import Formatter
 from typing import Any
 
-from assent.domain.call_digests import function_digest
-from assent.domain.canonical import MAX_INTEGER, Json, canonical
+from assent.core.call_digests import function_digest
+from assent.core.canonical import MAX_INTEGER, Json, canonical
 from assent.sdk.errors import ArgumentsRefused, InvalidRequest
 from assent.sdk.values import BreakpointResult
 from assent.sdk.visible import visible
@@ -51,6 +51,7 @@ def _described_inside(value: Any, hide: Sequence[str], depth: int) -> dict[str, 
         return {"items": described(pairs, hide, depth=depth + 1)}
     if _is_a(value, list, tuple, set, frozenset, deque):
         items = [described(each, hide, depth=depth + 1) for each in value]
+        # The order of a set can differ between processes, but equal calls must have equal digests.
         return {"items": sorted(items, key=canonical) if _is_a(value, set, frozenset) else items}
     return {"repr": _harmless(repr(value))}
 
@@ -123,6 +124,7 @@ class Call:
             raise ArgumentsRefused(msg, result=result)
         edits = agreed(result)
         changed = {name: self._changed(name, value, result) for name, value in edits.items()}
+        # A copy, because `released` may be called again and then compares the original arguments.
         bound = inspect.BoundArguments(self.bound.signature, self.bound.arguments.copy())
         bound.arguments.update(changed)
         return bound
@@ -132,6 +134,7 @@ class Call:
             msg = f"The reviewer changed {name[:100]!r}, which is not editable. Nothing was run."
             raise ArgumentsRefused(msg, result=result)
         before = self.bound.arguments[name]
+        # JSON writers may turn 3.0 into 3, so an integer is accepted for a float.
         if type(before) is float and type(value) is int:
             return float(value)
         if type(value) is not type(before):

@@ -88,6 +88,7 @@ def abreakpoint(
             result = await _from_terminal_async(_local_body(text, read, said, timeout))
         return passed(result) if require else result
 
+    # Not `async def`, so that a missing `await` is reported with the line of the call.
     return Pending(issued("abreakpoint"), ask)
 
 
@@ -148,6 +149,7 @@ async def _from_terminal_async(body: Mapping[str, Any]) -> BreakpointResult:
 
     try:
         asked = partial(local.ask, body, local.desk(opening))
+        # Reading a terminal blocks, and a thread cannot be cancelled, so it is abandoned and then interrupted.
         return (await anyio.to_thread.run_sync(asked, abandon_on_cancel=True)).asked()
     except anyio.get_cancelled_exc_class():
         for terminal in opened:
@@ -175,9 +177,11 @@ def _prepared(
     context = said.pop("context", None)
     if context is not None:
         payload = dict(said.get("payload") or {})
+        # The same context twice is harmless, and different ones would silently lose one of them.
         if payload.setdefault("context", context) != context:
             msg = "context is set twice: as an argument and in the payload."
             raise InvalidRequest(msg)
+        # Entries with content or a hash are complete; the others name a file to read.
         entries: Sequence[Mapping[str, Any]] = context.get("files") or ()
         read += [_named(entry) for entry in entries if not _PROVIDED & set(entry)]
         kept = [entry for entry in entries if _PROVIDED & set(entry)]
@@ -196,6 +200,7 @@ def _named(entry: Mapping[str, Any]) -> ContextFile:
 
 def agent_name() -> str:
     """Return the default agent name: ASSENT_AGENT_ID, or the name of the program."""
+    # sys.argv is empty when Python is embedded in another program.
     name = os.environ.get("ASSENT_AGENT_ID") or Path(sys.argv[0] if sys.argv else "").stem
     return name if name and name.isprintable() else "python"
 
@@ -210,5 +215,6 @@ def local_body(body: Mapping[str, Any], files: Sequence[ContextFile], *, timeout
     """Return the question for a terminal: with complete files, and with the timeout as its deadline."""
     whole = dict(with_files(body, [file.entry() for file in files]))
     if timeout is not None:
+        # At least one second, because the API does not accept a deadline of zero.
         whole["ttlSeconds"] = min(whole.get("ttlSeconds") or sys.maxsize, max(1, round(timeout)))
     return whole

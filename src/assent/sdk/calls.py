@@ -124,9 +124,11 @@ class Calls(TriggerCalls):
         key = idempotency_key or uuid.uuid4().hex
         made = yield from protocol.creating(body, files, key=key, pace=self.pace, patience=self.patience)
         if _key_is_pinned():
+            # The receipt is compared with what was sent, because the server's own copy could have been replaced.
             self.created[made.id] = protocol.with_files(body, [file.entry() for file in files])
         if idempotency_key is None:
             self.own[made.id] = None
+            # Limits the memory of a long-lived client that creates breakpoints without waiting for them.
             if len(self.own) > MAX_OWN:
                 del self.own[next(iter(self.own))]
         return made
@@ -179,6 +181,7 @@ class Calls(TriggerCalls):
                 lambda: replace(self, patience=LAST_WORDS).cancel(breakpoint_id), waits_for=breakpoint_id
             )
         ended = yield from waiting(breakpoint_id, pace=self.pace, patience=patience, timeout=timeout, audience=audience)
+        # An ended breakpoint needs no cancellation, even if its receipt turns out to be invalid below.
         self.own.pop(breakpoint_id, None)
         yield from check_pinned(self, breakpoint_id, ended)
         return ended
@@ -499,6 +502,7 @@ def cancellation(
 
     def flow() -> Flow[Breakpoint]:
         hurried = replace(calls, patience=LAST_WORDS)
+        # The same key makes this return the existing breakpoint instead of creating a second one.
         raised = yield from hurried.create(question, files=files, idempotency_key=key, **asking)
         return (yield from hurried.cancel(raised.id))
 
@@ -520,6 +524,7 @@ def check_pinned(calls: Calls, breakpoint_id: str, status: Status) -> Flow[None]
     body = calls.created.get(breakpoint_id)
     digest = None if body is None else receipts.content_digest(body, project=receipt.approval.project)
     receipts.check(receipt, keys, now=calls.now(), digest=digest)
+    # The digest covers the question but not the edits, which the receipt signs separately.
     if (receipt.approval.edits or {}) != ((status.result and status.result.edits) or {}):
         raise ReceiptMismatch("The changes in the receipt differ from those in the answer.")
 
@@ -527,6 +532,7 @@ def check_pinned(calls: Calls, breakpoint_id: str, status: Status) -> Flow[None]
 def receipt_if_any(calls: Calls, breakpoint_id: str) -> "Flow[Receipt | None]":
     """Fetch a receipt; return None, without retrying, if the server does not issue receipts."""
     try:
+        # A server without a signing key responds 503, which would otherwise be retried until the patience runs out.
         return (yield from replace(calls, patience=0.0).receipt(breakpoint_id))
     except (Unavailable, Unreachable, RateLimited) as error:
         if isinstance(error, Unavailable) and has_no_receipts(error):

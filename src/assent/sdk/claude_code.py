@@ -2,8 +2,8 @@
 
 from typing import Any, cast
 
-from assent.domain.claude_code import Hook, answered, shown, terms_of
-from assent.domain.tool_calls import ToolCall, Verdict
+from assent.core.claude_code import Hook, answered, shown, terms_of
+from assent.core.tool_calls import ToolCall, Verdict
 from assent.sdk.protocol import Asking, creation
 from assent.sdk.tool_calls import Terms, asking, verdict
 from assent.sdk.values import Status

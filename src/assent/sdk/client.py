@@ -218,6 +218,7 @@ class Assent:
             questions.leave(key)
             raise
         except BaseException as error:
+            # Only a question of this call is cancelled now; one that another call created may still be wanted.
             if step.waits_for is None:
                 cancel(LAST_WORDS)
             # If such an exception ends the program, its exit cancels, unless the program continues and waits again.
@@ -226,6 +227,7 @@ class Assent:
         else:
             questions.leave(key)
         finally:
+            # Never return to the program while it is being ended, because its breakpoints are cancelled.
             questions.park()
 
     def _do(self, step: Deed) -> Outcome:
@@ -291,6 +293,7 @@ class _Ear:
         self.close()
         try:
             response = self._open.enter_context(_opened(self._http, request, connection.silence(request)))
+            # Only an error has a body that ends; that of a stream is read in pieces by `hear`.
             body = b"" if response.is_success else response.read()
         except httpx2.RequestError as error:
             return self._to.lost(error)

@@ -18,6 +18,7 @@ CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
 # Many waits share one client, and a limit would make them wait for each other.
 LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+# After these errors, the server cannot have received the request, so any request can be repeated.
 BEFORE_SENDING = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
@@ -47,6 +48,7 @@ class Connection:
         if fixed is not None and not url:
             msg = "To use a fixed proxy or CA file, pass a URL."
             raise BadAddress(msg)
+        # Fail here, before a question is asked, rather than at the first request.
         self.url = _checked_url(url or os.environ.get("ASSENT_URL") or DEFAULT_URL)
         self.token = _checked_token(token or os.environ.get("ASSENT_TOKEN"))
         self.fixed = fixed
@@ -65,6 +67,7 @@ class Connection:
 
 
 def timeout(request: Request) -> httpx2.Timeout:
+    # None means that only the limits below apply.
     within = request.within or math.inf
     answer, connect = ANSWER_SECONDS + request.patient_for, CONNECT_SECONDS
     return httpx2.Timeout(min(answer, within), connect=min(connect, within))
@@ -105,6 +108,7 @@ def _checked_token(token: str | None) -> str:
             " `assent token create --kind agent --name NAME`. To review, create a token with --kind reviewer."
         )
         raise BadAddress(msg)
+    # Such characters, often copied along by accident, are not allowed in an HTTP header.
     if not (token.isascii() and token.isprintable()) or " " in token:
         msg = "ASSENT_TOKEN contains invalid characters. Copy it again, without quotes or spaces."
         raise BadAddress(msg)

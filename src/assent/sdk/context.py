@@ -10,7 +10,7 @@ from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-from assent.domain.errors import AssentError
+from assent.core.errors import AssentError
 from assent.sdk.files import ContextFile
 from assent.sdk.keywords import refuse_unknown, strict
 from assent.sdk.protocol import Asking, Question
@@ -207,11 +207,13 @@ def process(
 def described(function: ProcessFunction, name: str | None = None) -> Process:
     """Return a function as a process, or raise an error that says why it cannot be one."""
     called = name or getattr(function, "__name__", "").replace("_", "-").strip("-")
+    # Only an async function can be suspended while a run waits.
     if not iscoroutinefunction(function):
         msg = f"Process {called!r} must be an async function with the parameters (inputs, ctx)."
         raise TypeError(msg)
     if not NAME.fullmatch(called):
         msg = f"{called!r} is not a valid process name. Use up to 100 characters: a-z, 0-9, dots, hyphens, underscores."
         raise ValueError(msg)
+    # The first line of the docstring describes the process wherever processes are listed.
     lines = (function.__doc__ or "").strip().splitlines()
     return Process(called, function, lines[0] if lines else "")

@@ -51,7 +51,7 @@ AssentError
 from collections.abc import Mapping
 from typing import Any
 
-from assent.domain.errors import (
+from assent.core.errors import (
     AlreadyClaimed,
     AlreadyEnded,
     AnswerStands,

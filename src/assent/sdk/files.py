@@ -54,6 +54,7 @@ class ContextFile:
             text = self.content.decode()
         except UnicodeDecodeError:
             return None
+        # PostgreSQL cannot store a null character in text.
         return None if "\x00" in text else text
 
 
@@ -65,6 +66,7 @@ def snapshot(path: str, *, root: Path, format: str | None = None) -> ContextFile
     except (OSError, RuntimeError) as error:
         msg = f"File not found: {path!r}. Choose a file in {root}."
         raise FileRefused(msg) from error
+    # Compare resolved paths, because a symbolic link can lead out of the directory without `..`.
     if not found.is_relative_to(root.resolve()):
         msg = f"{path!r} is a link to a file outside {root}. Copy the file into that directory to send it."
         raise FileRefused(msg)
@@ -93,6 +95,7 @@ def _read(found: Path, path: str) -> bytes:
         msg = f"{path!r} is not a regular file."
         raise FileRefused(msg)
     with os.fdopen(descriptor, "rb") as file:
+        # One byte more than allowed shows that a file is too large, even if it grows while it is read.
         content = file.read(MAX_FILE + 1)
     if len(content) > MAX_FILE:
         msg = f"{path!r} is larger than {MAX_FILE // 1024 // 1024} MiB. Send only the relevant part."

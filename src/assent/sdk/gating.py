@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, cast
 
-from assent.domain.call_digests import HIDDEN
-from assent.domain.fields import check_choices
-from assent.domain.gates import slug
-from assent.domain.headlines import call_headline, cut
+from assent.core.call_digests import HIDDEN
+from assent.core.fields import check_choices
+from assent.core.gates import slug
+from assent.core.headlines import call_headline, cut
 from assent.sdk import protocol
 from assent.sdk.aio import AsyncAssent
 from assent.sdk.arguments import Call, Template, digest
@@ -180,6 +180,7 @@ class Gate:
         hide: Sequence[str],
         terms: Terms,
     ) -> "Gate":
+        # An async generator runs its body only when it is iterated, after the approved call has returned.
         if inspect.isasyncgenfunction(function) or not inspect.isroutine(function):
             raise TypeError("@approve must be applied directly to a function or an async function.")
         signature = inspect.signature(function)
@@ -228,6 +229,7 @@ class Gate:
 
 
 def _check_names(signature: inspect.Signature, editable: Sequence[str], hide: Sequence[str], terms: Terms) -> None:
+    # Reviewers edit single arguments by name, so *args and **kwargs cannot be editable.
     plain = {name for name, each in signature.parameters.items() if each.kind not in _FIXED}
     if isinstance(editable, str) or isinstance(hide, str):
         raise TypeError('editable and hide take a tuple of names, for example hide=("password",).')
@@ -263,6 +265,7 @@ def _ask(asked: Asked, client: Assent | None) -> inspect.BoundArguments:
         _refuse_unchecked()
         return asked.call.released(passed(breakpoints.breakpoint(asked.question, **asked.asking)))
     mine = contextlib.nullcontext(client) if client is not None else _patient(Assent)
+    # Chosen here, so that an exiting program can find and cancel the question before its ID has arrived.
     key = uuid.uuid4().hex
     with mine as assent:
         raised, ended = assent.perform(_answered(assent.calls, asked, key))
@@ -301,9 +304,11 @@ def released(calls: Calls, asked: Asked, raised: Breakpoint, ended: Status) -> F
     bound = asked.call.released(result)
     receipt = yield from calls.receipt(raised.id)
     approval = receipt.approval
+    # The digest does not cover edits, so compare them with those that the receipt signs.
     if (approval.edits or {}) != (result.edits or {}):
         raise ReceiptMismatch("The changes in the receipt differ from those in the answer. Nothing was run.")
     expected = content_digest(asked.body, project=approval.project)
+    # Otherwise, reviewers may have seen a different question from the one that is about to run.
     if raised.digest != expected:
         raise DigestMismatch("The question stored on the server differs from the one that was sent. Nothing was run.")
     agent, gate = asked.body["agentId"], asked.body["payload"]["breakpointId"]

@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar, Unpack, get_args, get_origin
 
-from assent.domain.fields import BY_NAME, did_you_mean
+from assent.core.fields import BY_NAME, did_you_mean
 from assent.sdk.errors import UnknownArgument
 
 Given = ParamSpec("Given")
@@ -20,6 +20,7 @@ def keywords_of(function: Callable[..., Any]) -> tuple[str, ...]:
         if each.kind in _NAMED and name != "self":
             names.append(name)
         elif each.kind is inspect.Parameter.VAR_KEYWORD and get_origin(each.annotation) is Unpack:
+            # A TypedDict is only checked by type checkers, so its names have to be read here.
             names += get_args(each.annotation)[0].__annotations__
     return tuple(names)
 

@@ -73,6 +73,7 @@ class Questions:
             with self._lock:
                 self._ending = True
                 cancels = list(self._cancels.values())
+                # Cleared here, so that the requests below are sent without holding the lock.
                 self._cancels.clear()
                 self._waits.clear()
             ends = time.monotonic() + LAST_WORDS
@@ -92,6 +93,7 @@ class Questions:
     def after_fork_in_child(self) -> None:
         """Forget the parent's waits in a child process, and restore its signal handling."""
         self._unwatch()
+        # The thread that reads the pipes does not exist in the child.
         for end in (end for pipe in self._pipes.values() for end in pipe):
             os.close(end)
         self._forget()
@@ -109,6 +111,7 @@ class Questions:
     def _started(self) -> bool:
         pipes = {number: os.pipe() for number in _SIGNALS}
         for _, writing in pipes.values():
+            # faulthandler writes inside the signal handler, where a full pipe must not block the process.
             os.set_blocking(writing, False)
         watcher = threading.Thread(target=self._watched, args=(pipes,), name="assent-leaving", daemon=True)
         try:
@@ -130,10 +133,12 @@ class Questions:
             for number, (reading, _) in pipes.items():
                 selector.register(reading, selectors.EVENT_READ, number)
             number = selector.select()[0][0].data
+        # Set before cancelling, so that a wait that ends because of it does not return to the program.
         self._signalled = True
         try:
             self.cancel_all()
         finally:
+            # Restores the default action, so that the parent process sees which signal ended this one.
             faulthandler.unregister(number)
             os.kill(os.getpid(), number)
             # Still running: the kernel ignores the signal for process 1 of a container, or all threads block it.
@@ -166,6 +171,7 @@ class Notices:
 
     def __call__(self, because: str) -> None:
         now = time.monotonic()
+        # An early response is not an outage, so it is not worth reporting.
         if os.environ.get("ASSENT_QUIET") or because == "the server responded early" or now < self._next:
             return
         sys.stderr.write(f"assent: waiting for the server ({because}). Retrying.\n")

@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 from pydantic import ValidationError
 
-from assent.domain.access import Actor, Kind
-from assent.domain.breakpoint import (
+from assent.contracts import breakpoints as wire
+from assent.core.access import Actor, Kind
+from assent.core.breakpoint import (
     NEVER,
     Action,
     Breakpoint,
@@ -31,17 +32,17 @@ from assent.domain.breakpoint import (
     time_out,
     unanswered,
 )
-from assent.domain.canonical import Json, is_object, strict_loads
-from assent.domain.counting import differences
-from assent.domain.draft import MAX_FILES, Draft, draft
-from assent.domain.errors import AssentError, InvalidRequest, TooLarge
-from assent.domain.instants import SECOND, iso
-from assent.domain.old_rules import ALWAYS_APPROVE, sentence, unnamed_in
-from assent.domain.routing import Seat
-from assent.domain.rulebook import Rule, RuleAction
-from assent.domain.rules import STOPS, Recommendation, Source, propose, recommend, subject_of
-from assent.domain.strategies import NEEDS_EXPERTS, Decision, Vote, verdict
-from assent.domain.terms import Terms
+from assent.core.canonical import Json, is_object, strict_loads
+from assent.core.counting import differences
+from assent.core.draft import MAX_FILES, Draft, draft
+from assent.core.errors import AssentError, InvalidRequest, TooLarge
+from assent.core.old_rules import ALWAYS_APPROVE, sentence, unnamed_in
+from assent.core.rulebook import Rule, RuleAction
+from assent.core.rules import STOPS, Recommendation, Source, propose, recommend, subject_of
+from assent.core.seats import Seat
+from assent.core.strategies import NEEDS_EXPERTS, Decision, Vote, verdict
+from assent.core.terms import Terms
+from assent.core.timestamps import SECOND, iso
 from assent.sdk import values
 from assent.sdk.errors import CannotAsk
 from assent.sdk.local_journal import Journal
@@ -51,7 +52,6 @@ from assent.sdk.local_talk import Said, talk
 from assent.sdk.local_terminal import Late, Person, open_terminal
 from assent.sdk.user import user
 from assent.sdk.visible import visible
-from assent.wire import breakpoints as wire
 
 PROJECT, VIA = "local", "terminal"
 NO_TERMINAL = Actor(Kind.SYSTEM, "no-terminal")
@@ -168,6 +168,7 @@ def _recommended(rules: LocalRules, wanted: Draft, journal: Journal, *, now: int
         missing = unnamed_in(found.matched, wanted.gate, wanted.payload) if found.recommended and found.matched else ()
         if not missing or found.matched is None:
             return found, _Old(old)
+        # Evaluate again without this rule, because another rule may still approve the call.
         old[found.matched.id] = sentence(found.matched.id, missing)
 
 
@@ -270,6 +271,7 @@ def _asked(
     except Late:
         return _timed_out(asked, at)
     except KeyboardInterrupt:
+        # Record the cancellation before Ctrl-C ends the program.
         _, event = cancel(asked, actor=Actor(Kind.PERSON, at.user), at=at.now())
         at.journal.append([event])
         raise
@@ -297,6 +299,7 @@ def _timed_out(asked: Breakpoint, at: Desk) -> tuple[Breakpoint, list[Event]]:
 
 def _answered(asked: Breakpoint, said: Said, at: Desk) -> tuple[Breakpoint, list[Event]]:
     now, answer = at.now(), said.answer
+    # The person may have finished typing after the deadline.
     if asked.overdue(now):
         return _timed_out(asked, at)
     response = Response(
@@ -342,6 +345,7 @@ def _write_rule(person: Person, pattern: str, at: Desk, *, instead_of: Collectio
     try:
         add_rule(at.folder, rule, instead_of=instead_of)
     except AssentError as error:
+        # The person has approved this call, and the rule only concerns later ones.
         person.console.print(f"Approved, but the rule was not saved: {visible(error.message)}", style="yellow")
     else:
         person.console.print(f"Saved as {rule.id} in {at.folder / RULES}.", style="dim", soft_wrap=True)

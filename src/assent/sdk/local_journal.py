@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assent.domain.breakpoint import Event
-from assent.domain.canonical import GENESIS, Json, sha256
-from assent.domain.instants import iso
+from assent.core.breakpoint import Event
+from assent.core.canonical import GENESIS, Json, sha256
+from assent.core.timestamps import iso
 from assent.sdk.errors import AssentError
 
 JOURNAL = "journal.jsonl"
@@ -34,6 +34,7 @@ def sole(folder: Path) -> Generator[None, None, None]:
     except OSError as error:
         raise unusable(folder, error) from error
     try:
+        # The lock is released when the file is closed, even if the process crashes.
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
@@ -64,6 +65,7 @@ class Journal:
                     os.fsync(file)
                 finally:
                     os.close(file)
+                # A new file survives a crash only if its folder entry is also on disk.
                 if is_new:
                     _sync_folder(self.folder)
             except OSError as error:
@@ -135,6 +137,7 @@ def _read(line: bytes, previous: str) -> Mapping[str, Any] | None:
 
 
 def _chained(events: Sequence[Event], previous: str, torn: bool) -> bytes:  # noqa: FBT001  # returned by _end
+    # Ends the truncated line, so that only this line is invalid and the next one is not.
     lines = [b"\n"] if torn else []
     for event in events:
         line = json.dumps({"previous": previous, **_body(event)}, ensure_ascii=True).encode() + b"\n"
@@ -163,6 +166,7 @@ def _end(file: int) -> tuple[str, bool]:
     tail = b""
     while len(tail) < size and tail.count(b"\n", 0, -1) == 0:
         wanted = min(_CHUNK, size - len(tail))
+        # Read backwards, because a journal can be large and only its last line is needed.
         tail = os.pread(file, wanted, size - len(tail) - wanted) + tail
     torn = not tail.endswith(b"\n")
     last = (tail + b"\n" if torn else tail).split(b"\n")[-2] + b"\n"
@@ -171,6 +175,7 @@ def _end(file: int) -> tuple[str, bool]:
 
 def _write(file: int, data: bytes) -> None:
     while data:
+        # A single write may accept only a part of the data.
         data = data[os.write(file, data) :]
 
 

@@ -10,15 +10,15 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from assent.domain.canonical import Json, strict_loads
-from assent.domain.counting import Counting
-from assent.domain.errors import AssentError, InvalidRequest, NotFound
-from assent.domain.instants import from_iso, iso
-from assent.domain.rulebook import Rule, Rulebook, RuleMode, checked
-from assent.domain.rules_file import SCHEMA_VERSION, read
+from assent.contracts import rules_file as wire
+from assent.contracts.projects import Policy
+from assent.core.canonical import Json, strict_loads
+from assent.core.counting import Counting
+from assent.core.errors import AssentError, InvalidRequest, NotFound
+from assent.core.rulebook import Rule, Rulebook, RuleMode, checked
+from assent.core.rules_file import SCHEMA_VERSION, read
+from assent.core.timestamps import from_iso, iso
 from assent.sdk.local_journal import sole, unusable
-from assent.wire import rules_file as wire
-from assent.wire.projects import Policy
 
 RULES, POLICY = "rules.json", "policy.json"
 _NO_RULES: Mapping[str, Json] = {"schemaVersion": SCHEMA_VERSION, "rules": []}
@@ -96,6 +96,7 @@ def _changed(folder: Path, change: Callable[[list[Json], Sequence[Rule]], list[J
         document = _document(path, wire.RulesFile) or _NO_RULES
         new = {**document, "rules": change(list(document["rules"]), _read(document))}
         _check_shape(path, new, wire.RulesFile)
+        # Validate the whole new file before it replaces the old one.
         rules = _read(new)
         _replace(path, new)
     return rules
@@ -106,6 +107,7 @@ def _place(rules: Sequence[Rule], rule_id: str) -> int:
     if not found:
         msg = f"Rule {rule_id} not found in {RULES}."
         raise NotFound(msg)
+    # A file edited by hand can contain the same ID twice, and choosing one of them could change the wrong rule.
     if len(found) > 1:
         msg = f"{RULES} contains {len(found)} rules with the ID {rule_id}. Give each rule a unique ID."
         raise InvalidRequest(msg)
@@ -152,6 +154,7 @@ def _written(rule: Rule) -> dict[str, Json]:
 
 
 def _replace(path: Path, document: Mapping[str, Json]) -> None:
+    # Written beside the file and then renamed, so that a crash never leaves a partial rules.json.
     beside = path.with_suffix(".new")
     try:
         file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -169,6 +172,7 @@ def _document(path: Path, shape: type[BaseModel]) -> dict[str, Any] | None:
     """Return the content of a local file, or None if it does not exist; raise if others could have written it."""
     try:
         with path.open("rb") as file:
+            # Check the open file, because the path could be replaced between a check and the read.
             _refuse_foreign(path, os.fstat(file.fileno()))
             found = strict_loads(file.read())
     except FileNotFoundError:

@@ -12,9 +12,9 @@ from rich.syntax import Syntax
 from rich.table import Column, Table
 from rich.text import Text
 
-from assent.domain.breakpoint import Breakpoint
-from assent.domain.draft import FileDraft
-from assent.domain.plurals import plural
+from assent.core.breakpoint import Breakpoint
+from assent.core.draft import FileDraft
+from assent.core.plurals import plural
 from assent.sdk.visible import visible
 
 MAX_LINES = 400
@@ -50,6 +50,7 @@ def show(console: Console, asked: Breakpoint, files: Sequence[FileDraft], *, pro
         if value:
             grid.add_row(name, Text(visible(value), style=_STYLES.get(name, "")))
     console.print(grid)
+    # Show every other field, because a reviewer must see everything that the agent sent.
     rest = {name: value for name, value in payload.items() if name not in _SHOWN}
     if rest:
         console.print(_theirs(_source(json.dumps(rest, ensure_ascii=False, indent=2), "json")))
@@ -99,6 +100,7 @@ def _cut(text: str) -> tuple[str, str]:
     lines = text.split("\n")
     kept = "\n".join(lines[:MAX_LINES])
     if len(kept) > MAX_CHARACTERS:
+        # A file can have few lines but a very long one, so limit both.
         return kept[:MAX_CHARACTERS], f"{plural(len(text) - MAX_CHARACTERS, 'more character')} not shown"
     return kept, f"{plural(len(lines) - MAX_LINES, 'more line')} not shown" if len(lines) > MAX_LINES else ""
 

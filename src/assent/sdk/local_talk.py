@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from rich.padding import Padding
 from rich.text import Text
 
-from assent.domain.canonical import MAX_INTEGER, Json, strict_loads
-from assent.domain.errors import InvalidRequest, MalformedJson
-from assent.domain.terms import Answer, Terms, check_answers
+from assent.core.canonical import MAX_INTEGER, Json, strict_loads
+from assent.core.errors import InvalidRequest, MalformedJson
+from assent.core.terms import Answer, Terms, check_answers
 from assent.sdk.local_terminal import Late, NoAnswer, Person
 from assent.sdk.visible import visible
 
@@ -53,6 +53,7 @@ def _decided(person: Person, terms: Terms, values: Mapping[str, Json], pattern: 
     if word == ALWAYS and pattern is not None:
         _tell(person, "This rule will approve matching requests without asking:")
         _quote(person, pattern)
+        # Ask again after the rule is shown, because it approves future requests as well.
         word = person.ask("Approve and save this rule? [yes/NO] ").strip(_BLANKS)
         always = True
     if word not in YES:
@@ -72,6 +73,7 @@ def _completed(person: Person, terms: Terms, values: Mapping[str, Json], *, alwa
             comment=_comment(person, "Comment (optional): "),
             confirm=_confirmed(person, terms),
         )
+        # The prompts only guide the input; the same check as on a server decides whether it is complete.
         terms.check(answer)
     except InvalidRequest as error:
         _tell(person, f"Not approved: {visible(error.message)}", style="red")
@@ -143,6 +145,7 @@ def _typed(kind: str, text: str) -> Json:
             raise InvalidRequest("Type yes or no.")
         return text in YES
     try:
+        # Converting every number to float would lose digits of large integers.
         number: int | float = int(text) if text.lstrip("+-").isdecimal() else float(text)
     except ValueError:
         number = math.nan
@@ -170,6 +173,7 @@ def _edited(name: str, current: Json, text: str) -> dict[str, Json]:
         value = strict_loads(text.encode())
     except MalformedJson as error:
         raise InvalidRequest("Type a JSON value such as 12, true or [1, 2].") from error
+    # An unset value has no type that the new one could differ from.
     if current is not None and _kind(value) != _kind(current):
         raise InvalidRequest("Enter a value of the same type.")
     return {name: value}

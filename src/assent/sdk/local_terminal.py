@@ -46,6 +46,7 @@ class Terminal:
     def __init__(self, screen: int, *, ttl_seconds: int | None) -> None:
         self._screen = open(screen, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
         self._ends = None if ttl_seconds is None else time.monotonic() + ttl_seconds
+        # Closing the input would not wake a thread that is blocked in select; a byte in this pipe does.
         self._wake, self._waker = os.pipe()
         self._closing = threading.Lock()
         self._open = True
@@ -69,6 +70,7 @@ class Terminal:
 
     def interrupt(self) -> None:
         """Stop the thread that is waiting for a line; may be called from any thread."""
+        # The pipe may already be closed, and its number reused by another file.
         with self._closing:
             if self._open:
                 os.write(self._waker, b"!")
@@ -114,6 +116,7 @@ class Terminal:
 
 def open_terminal(ttl_seconds: int | None) -> Terminal | None:
     """Return the terminal of this process, if it is in the foreground and can be read from and written to."""
+    # Standard error first, because standard output is often redirected.
     screen = next((each for each in (_ERRORS, _OUTPUT) if os.isatty(each)), None)
     if screen is None or not os.isatty(_INPUT):
         return None

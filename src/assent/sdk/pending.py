@@ -35,6 +35,7 @@ def issued(what: str) -> Issued:
     """Record the line outside Assent that makes the call."""
     frame = inspect.currentframe()
     assert frame is not None, "CPython has frames"
+    # Skip our own frames, because the mistake is in the code that called us.
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
     return Issued(what, frame.f_code.co_filename, frame.f_lineno)
@@ -105,6 +106,7 @@ class Pending(Coroutine[Any, Any, Made], Generic[Made]):
         raise self._record.error("was used as a boolean before it was awaited")
 
     def __getattr__(self, name: str) -> NoReturn:
+        # asyncio and inspect look for these attributes on every awaitable.
         if name.startswith(("_", "cr_", "gi_")):
             raise AttributeError(name)
         # Not NotAwaited, because hasattr() must be able to return False.
@@ -112,6 +114,7 @@ class Pending(Coroutine[Any, Any, Made], Generic[Made]):
 
     def __del__(self) -> None:
         record = self.__dict__.get("_record")
+        # `_record` is missing if __init__ itself failed.
         if record is None or record.started:
             return
         record.dropped = True

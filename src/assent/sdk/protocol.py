@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from assent.domain.fields import BODY_FIELDS, BY_NAME, BY_WIRE, check_choices, misspelled, refuse_unknown_fields
+from assent.core.fields import BODY_FIELDS, BY_NAME, BY_WIRE, check_choices, misspelled, refuse_unknown_fields
 from assent.sdk.errors import (
     AssentError,
     InvalidRequest,
@@ -135,6 +135,7 @@ class Lines:
 
     def add(self, chunk: bytes) -> list[bytes]:
         *lines, self._rest = (self._rest + chunk).split(b"\n")
+        # A server that never ends a line would otherwise exhaust the memory.
         if len(self._rest) > LONGEST_LINE:
             msg = "A line in the response is too long. Check ASSENT_URL."
             raise UnexpectedAnswer(msg)
@@ -155,6 +156,7 @@ class Pace:
     def pause(self, failures: int, *, at_least: float = 0.0) -> float:
         """Return how long to wait after this many failures: increasing, capped, never zero, and randomized."""
         grown: float = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures - 1, 10))
+        # Randomized, so that clients that lost the same server do not reconnect at the same moment.
         return max(at_least, grown * (0.5 + self.chance() / 2))
 
 
@@ -315,7 +317,7 @@ def asking_status(breakpoint_id: str, *, wait: float = 0.0) -> Request:
 
 
 class Asking(TypedDict, total=False):
-    """The arguments that create a breakpoint, as declared in `assent.domain.fields`, with their types."""
+    """The arguments that create a breakpoint, as declared in `assent.core.fields`, with their types."""
 
     agent_id: str
     run_id: str | None
@@ -483,6 +485,7 @@ def opened(question: Question, asking: Asking) -> tuple[str | None, Asking]:
         raise InvalidRequest(msg)
     refuse_unknown_fields([*question], BY_WIRE, where="")
     named: dict[str, Any] = {BY_WIRE[key].name: value for key, value in question.items()}
+    # Silently preferring one of two values could ask about something else than intended.
     if twice := next((name for name in asking if name in named), None):
         msg = f"{twice} is set twice: as an argument and in the object."
         raise InvalidRequest(msg)
@@ -507,6 +510,7 @@ def creation(question: Question, asking: Asking) -> dict[str, Any]:
             raise InvalidRequest(msg)
     whole = payload | said
     _check_question(whole.get("question"))
+    # Checked last, because a misspelled field may be in the payload as well as in the arguments.
     misspelled(whole)
     return body | {"payload": whole}
 
@@ -574,6 +578,7 @@ def problem(reply: Reply) -> AssentError:
         body = msgspec.json.decode(reply.body, type=dict[str, Any])
     except msgspec.MsgspecError:
         body = {}
+    # An error in JSON without a code comes from a proxy or another service.
     if "code" in body:
         return from_problem(body, status=reply.status)
     msg = f"The response (status {reply.status}) is not from an Assent server. Check ASSENT_URL."
@@ -614,6 +619,7 @@ def bounded(flow: Flow[Result], *, pace: Pace, seconds: float | None) -> Flow[Re
             because = step.because or because
             step = Pause(max(0.0, min(step.seconds, left)), step.because)
         elif isinstance(step, Request):
+            # Raise only before a request: a pause is shortened instead, and supplies the reason for the error.
             if left <= 0:
                 flow.close()
                 waited = f"{round(seconds, 1):g}"
@@ -634,9 +640,11 @@ def creating(
         if room >= 0:
             entries.append(file.entry())
             continue
+        # The file is uploaded, so a smaller one after it can still be included.
         room += len(file.content)
         uploaded = yield from performed(uploading(file.content), UploadedFile, pace=pace, patience=patience)
         entries.append(file.entry(sha256=uploaded.sha256))
+    # The upload is repeatable by content, and creation by its key, so the whole flow can be retried.
     request = sending("/api/breakpoints", with_files(body, entries), key=key)
     return (yield from performed(request, Breakpoint, pace=pace, patience=patience))
 

@@ -4,8 +4,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from assent.domain.canonical import Json
-from assent.domain.protected_paths import DIRECTORY, LONGEST_COMMAND, PATHS, is_protected, words
+from assent.core.canonical import Json
+from assent.core.protected_paths import DIRECTORY, LONGEST_COMMAND, PATHS, is_protected, words
 
 
 def real_paths(arguments: Mapping[str, Json], directory: str) -> dict[str, Json]:
@@ -26,6 +26,7 @@ def real_paths(arguments: Mapping[str, Json], directory: str) -> dict[str, Json]
 def _resolved(path: str, directory: str) -> str:
     """Return the real path; text that cannot be a path is returned unchanged."""
     try:
+        # Expand ~ and follow links, because either can lead to a protected file.
         return os.path.realpath(Path(directory, Path(path).expanduser()))
     except (OSError, ValueError, RuntimeError):
         return path

@@ -6,11 +6,11 @@ from typing import Any, Literal, Unpack
 
 import msgspec
 
-from assent.domain import receipts as domain
-from assent.domain.canonical import strict_loads
-from assent.domain.draft import draft
-from assent.domain.instants import SECOND
-from assent.domain.receipts import Keys, Receipt, loads, parse, read_keys
+from assent.core import receipts as domain
+from assent.core.canonical import strict_loads
+from assent.core.draft import draft
+from assent.core.receipts import Keys, Receipt, loads, parse, read_keys
+from assent.core.timestamps import SECOND
 from assent.sdk.errors import InvalidReceipt, InvalidRequest, MalformedJson, ReceiptMismatch, UnexpectedAnswer
 from assent.sdk.files import ContextFile
 from assent.sdk.protocol import Expected, Flow, Pace, address, performed, reading, sending, with_files, writing
@@ -110,6 +110,7 @@ def trusted(keys: Iterable[ReceiptKey]) -> dict[str, bytes]:
     for key in keys:
         if key.state != "revoked":
             read = read_keys(key.public_key)
+            # Receipts name their key by ID, so a false ID could pass one key off as another.
             if set(read) != {key.key_id}:
                 msg = f"The key ID {key.key_id[:40]} does not match its public key."
                 raise InvalidReceipt(msg)
@@ -148,6 +149,7 @@ def consuming(receipt: Receipt, *, key: str, pace: Pace, patience: float) -> Flo
     request = sending("/api/receipts/consume", {"receipt": receipt.body()}, key=key)
     use = yield from performed(request, ReceiptUse, pace=pace, patience=patience)
     told = (use.breakpoint_id, use.nonce)
+    # A replayed response about another receipt must not count as a use of this one.
     if told != (receipt.approval.breakpoint_id, receipt.approval.nonce):
         msg = "The server's response is about a different receipt. Do not act on this receipt."
         raise UnexpectedAnswer(msg)

@@ -86,6 +86,7 @@ def _jira(secret: str, call: Call) -> dict[str, str]:
 def _standard_webhooks(secret: str, call: Call) -> dict[str, str]:
     spelt = secret.removeprefix("whsec_")
     try:
+        # Accept secrets without padding.
         key = base64.b64decode(spelt + "=" * (-len(spelt) % 4), validate=True)
     except ValueError as error:
         msg = "A Standard Webhooks secret must be whsec_ followed by a base64 string."

@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, cast
 
-from assent.domain.canonical import Json, is_object, strict_loads
-from assent.domain.tool_calls import ToolCall, Verdict, edited, ended, misfits, refused
+from assent.core.canonical import Json, is_object, strict_loads
+from assent.core.tool_calls import ToolCall, Verdict, edited, ended, misfits, refused
 from assent.sdk.arguments import agreed, described
 from assent.sdk.breakpoints import agent_name
 from assent.sdk.calls import Calls
@@ -65,6 +65,7 @@ def asking(call: ToolCall, terms: Terms) -> Asking:
 def plain_arguments(arguments: str | Mapping[str, Any] | None) -> Mapping[str, Json] | None:
     """Return a model's arguments if they are an object in strict JSON, which has only one reading; otherwise None."""
     try:
+        # Serialize parsed arguments too, so that both forms pass the same strict parser.
         text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
         found = strict_loads((text or "{}").encode())
     except (MalformedJson, TypeError, ValueError):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from types import NoneType
 from typing import Any, TypedDict, Unpack
 
-from assent.domain.triggers_json import spelt
+from assent.core.triggers_json import spelt
 from assent.sdk import protocol
 from assent.sdk.caller import Caller
 from assent.sdk.protocol import Flow

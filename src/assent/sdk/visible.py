@@ -2,7 +2,7 @@
 
 import unicodedata
 
-from assent.domain.visible import revealed
+from assent.core.safe_text import revealed
 
 
 def visible(text: str, *, lines: bool = False) -> str:

@@ -58,6 +58,7 @@ class Audience:
     def hear(self, breakpoint_id: str, status: Status, *, pace: Pace, patience: float) -> Flow[None]:
         if self.on_event is not None:
             request = reading(address(breakpoint_id, "events"))
+            # Read all events, because the status says that something happened, but not what.
             events = yield from performed(request, Events, pace=pace, patience=patience)
             for event in events.items[self._told :]:
                 self._told += 1
@@ -75,6 +76,7 @@ class Audience:
 def _replied(to: Feedback, text: str, *, pace: Pace, patience: float) -> Flow[None]:
     # The key comes from the comment, so that waiting again, such as after a crash, does not send a second reply.
     request = commenting(to.breakpoint_id, text, key=f"reply-{to.id}")
+    # A reply that comes too late, or that differs from the one already sent, does not affect the decision.
     with contextlib.suppress(AlreadyEnded, IdempotencyMismatch, ProjectRemoved):
         yield from performed(request, Breakpoint, pace=pace, patience=patience)
 
@@ -106,6 +108,7 @@ def waiting(
         if watch.over():
             msg = f"Timed out after {timeout:g} s; {breakpoint_id} is still waiting."
             raise StillWaiting(msg, breakpointId=breakpoint_id)
+        # After the check of the timeout, so that a wait that is over does not pause first.
         if pause is not None:
             yield pause
 
@@ -137,6 +140,7 @@ class _Watch:
         # Comments and votes also end a long poll. Before the first response, news cannot be recognized.
         news = self._seen is not None and self.is_news(status) and "retry-after" not in reply.headers
         self._seen = status.updated_at
+        # The server held the request, so the next one can follow without a pause.
         if asked_for and self._heard - self._asked >= asked_for / 2:
             self._failures = self._quick = 0
             return None
@@ -211,6 +215,7 @@ def _listened(
         return after, outcome if isinstance(outcome, Reply | Lost) else _QUIET
     _check_stream(outcome)
     lines = _EventLines()
+    # Any byte counts as a sign of life, including the keep-alive comments between events.
     while isinstance(heard := (yield Hear()), Heard) and heard.chunk:
         tries.alive()
         for event in lines.add(heard.chunk):
@@ -258,6 +263,7 @@ class _Tries:
         seconds = self._pace.pause(self._failures, at_least=retry_after(why))
         if now + seconds - self._heard > self._patience:
             raise given_up(why)
+        # Measured from the end of the pause, which does not count as time that the stream lasted.
         self._paused = now + seconds
         return Pause(seconds, trouble(why))
 

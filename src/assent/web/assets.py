@@ -9,7 +9,7 @@ from importlib.resources.abc import Traversable
 from starlette.requests import Request
 from starlette.responses import Response
 
-from assent.domain.errors import NotFound
+from assent.core.errors import NotFound
 
 FOR_EVER = "public, max-age=31536000, immutable"
 SHEET = "assent.css"
@@ -55,6 +55,7 @@ class Assets:
     """All files in static/, read once; modules import each other by relative paths."""
 
     def __init__(self) -> None:
+        # Read only once, so that the content always matches the hash in its URL.
         read = _joined(_read(files("assent.web").joinpath("static")))
         if "vendor/htmx.min.js" not in read:
             raise RuntimeError(MISSING)
@@ -72,6 +73,7 @@ class Assets:
 
     def serve(self, request: Request) -> Response:
         found = self._found.get(request.path_params["name"])
+        # Never serve a file under the hash of another version: browsers and proxies would cache it for a year.
         if found is None or request.path_params["digest"] != self.digest:
             msg = "This file is no longer available. Reload the page."
             raise NotFound(msg)

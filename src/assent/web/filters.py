@@ -1,114 +1,100 @@
-"""The filters in the URL of the list, and of every breakpoint opened from it."""
+"""Template filters: pure functions that format values as text.
 
-from dataclasses import dataclass, replace
-from urllib.parse import urlencode
+They do not return HTML, so templates escape the results.
+"""
 
-from starlette.datastructures import QueryParams
-from starlette.requests import Request
+import json
+import re
+import zlib
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime, timedelta, tzinfo
+from zoneinfo import ZoneInfo
 
-from assent.domain.errors import InvalidRequest
-from assent.http.addresses import STATUSES
+from assent.core.plurals import plural
+from assent.core.timestamps import SECOND
 
-ALL = "all"
-STATUS_NAMES = {
-    "waiting": "Pending",
-    "released": "Decided",
-    "expired": "Expired",
-    "cancelled": "Cancelled",
-    ALL: "All",
-}
-SORTS = {"deadline": "Most urgent first", "newest": "Newest first", "oldest": "Oldest first"}
-STEP, MOST = 50, 300
-"""The number of rows that “Show more” adds, and the maximum on one page."""
-MAX_FILTER = 300
-_TEXTS = ("agent", "run", "gate", "expert", "q", "since", "until", "sort", "shown", "cursor")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filters:
-    """The filters in the URL."""
-
-    status: str = "waiting"
-    tags: tuple[str, ...] = ()
-    agent: str = ""
-    run: str = ""
-    gate: str = ""
-    expert: str = ""
-    q: str = ""
-    since: str = ""
-    until: str = ""
-    mine: str = ""
-    snoozed: str = ""
-    sort: str = ""
-    shown: str = ""
-    cursor: str = ""
-
-    @property
-    def order(self) -> str:
-        """The order: by default, pending breakpoints are sorted by deadline, and others newest first."""
-        return self.sort or ("deadline" if self.status == "waiting" else "newest")
-
-    @property
-    def rows(self) -> int:
-        return int(self.shown or STEP)
-
-    @property
-    def narrowed_beyond_words(self) -> bool:
-        named = (self.agent, self.run, self.gate, self.expert, self.since, self.until, self.mine, self.snoozed)
-        return bool(self.tags or self.sort or any(named))
-
-    @property
-    def narrowed(self) -> bool:
-        return bool(self.q) or replace(self, sort="").narrowed_beyond_words
-
-    @property
-    def query(self) -> str:
-        """The query string, without the question mark."""
-        names = ("status", *_TEXTS, "mine", "snoozed")
-        given = [(name, getattr(self, name)) for name in names]
-        kept = [(name, value) for name, value in given if value and (name, value) != ("status", "waiting")]
-        return urlencode([*kept, *(("tag", tag) for tag in self.tags)])
-
-    @property
-    def behind(self) -> str:
-        """The suffix of a breakpoint's URL that makes its page show the same list."""
-        return f"?{self.query}" if self.query else ""
-
-    def narrowed_to(self, **changes: str) -> str:
-        """Return the URL of the list with these filters changed, from its first row."""
-        return self.address(**changes, shown="", cursor="")
-
-    def with_tag(self, tag: str) -> str:
-        return replace(self, tags=tuple(dict.fromkeys([*self.tags, tag]))).narrowed_to()
-
-    def address(self, **changes: str) -> str:
-        changed = replace(self, **changes)  # type: ignore[arg-type]  # all fields that callers change are strings
-        return f"/{changed.behind}"
+MAX_HEADLINE = 200
+MINUTE, HOUR, DAY = 60, 3600, 24 * 3600
+JUST_NOW = 5
+SOON = 10 * MINUTE * SECOND
+TONES = 8
+"""Number of avatar colors; the style sheet calls them `tone-0` and so on."""
+_WORD = re.compile(r"[^\W_]+")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Imported template macros do not see the page's variables, so the time zone is a context variable.
+_zone: ContextVar[tzinfo] = ContextVar("time zone of the page that is rendered", default=UTC)
 
 
-def filters(params: QueryParams) -> Filters:
-    """Return the filters in a query; empty fields are ignored."""
-    for name, value in params.multi_items():
-        if len(value) > MAX_FILTER or "\x00" in value:
-            raise InvalidRequest.at(name[:20], f"must have at most {MAX_FILTER} characters and must not contain NUL")
-    texts = {name: params.get(name, "").strip() for name in _TEXTS}
-    found = Filters(
-        status=params.get("status") or "waiting",
-        tags=tuple(dict.fromkeys(tag.strip() for tag in params.getlist("tag") if tag.strip())),
-        mine="1" if params.get("mine") else "",
-        snoozed="1" if params.get("snoozed") else "",
-        **texts,
-    )
-    if found.status not in {*STATUSES, ALL} or found.order not in SORTS:
-        raise InvalidRequest.at("status or sort", "is not one of the available values")
-    if found.shown and not (found.shown.isascii() and found.shown.isdigit() and STEP <= int(found.shown) <= MOST):
-        raise InvalidRequest.at("shown", f"must be a number from {STEP} to {MOST}")
-    return found
+def pretty(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2)
 
 
-def asked_in(request: Request) -> Filters:
-    """Return the filters in a breakpoint's URL, or the default filters if they are invalid."""
+@contextmanager
+def times_in(name: str | None) -> Generator[None, None, None]:
+    """Format times in this time zone; in UTC if it is missing or unknown."""
     try:
-        return filters(request.query_params)
-    except InvalidRequest:
-        return Filters()
+        zone = ZoneInfo(name) if name else UTC
+    except (OSError, ValueError, KeyError):
+        zone = UTC
+    before = _zone.set(zone)
+    try:
+        yield
+    finally:
+        _zone.reset(before)
+
+
+def exact(at: int) -> str:
+    """Return the date and time in the reader's time zone, with the zone's name."""
+    try:
+        moment = (_EPOCH + timedelta(microseconds=at)).astimezone(_zone.get())
+    except OverflowError:
+        moment = _EPOCH + timedelta(microseconds=at)  # the last hours of the year 9999
+    name = f"{moment:%Z}"
+    return f"{moment:%Y-%m-%d %H:%M:%S} {name if name[:1].isalpha() else f'UTC{name}'}"
+
+
+def relative(at: int, now: int) -> str:
+    """Format the distance between a time and now with one unit."""
+    # static/times.js formats times in the same way, so that they do not change when the scripts start.
+    seconds = abs(at - now) // SECOND
+    if at <= now and seconds < JUST_NOW:
+        return "just now"
+    for size, limit, name in ((1, MINUTE, "s"), (MINUTE, HOUR, "min"), (HOUR, 2 * DAY, "h")):
+        if seconds < limit:
+            distance = f"{seconds // size} {name}"
+            break
+    else:
+        distance = f"{seconds // DAY} days"
+    return f"in {distance}" if at > now else f"{distance} ago"
+
+
+def person(actor: str | None) -> str:
+    """Return the display name of an actor."""
+    kind, _, name = (actor or "").partition(":")
+    if kind == "person":
+        return name
+    if kind == "system":
+        named = {"timeout": "Assent (deadline)", "undo": "Assent", "project-removed": "Assent (project removed)"}
+        return named.get(name, f"Assent ({name})")
+    return f"{kind} {name}".strip()
+
+
+def initials(name: str) -> str:
+    """Return the initials of the first and last word of a name, or the first two letters of a single word."""
+    words = _WORD.findall(name) or ["?"]
+    letters: str = words[0][0] + words[-1][0] if len(words) > 1 else words[0][:2]
+    return letters.upper()
+
+
+def tone(name: str) -> int:
+    """Return the number of a name's color, which is the same on every page and server."""
+    # Not hash(), whose results for strings differ between processes.
+    return zlib.crc32(name.encode()) % TONES
+
+
+def file_size(count: int) -> str:
+    if count < 1024:  # noqa: PLR2004  # bytes in a KiB
+        return plural(count, "byte")
+    return f"{count / 1024:.0f} KiB" if count < 1024 * 1024 else f"{count / 1024 / 1024:.1f} MiB"

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assent.domain.canonical import MAX_INTEGER, Json, is_object, pointer_step, strict_loads
-from assent.domain.errors import AssentError, InvalidRequest
-from assent.domain.terms import Answer, answer_place
-from assent.domain.visible import visible
+from assent.core.canonical import MAX_INTEGER, Json, is_object, pointer_step, strict_loads
+from assent.core.errors import AssentError, InvalidRequest
+from assent.core.safe_text import visible
+from assent.core.terms import Answer, answer_place
 
 SHORT_TEXT = 200
 TRUE, FALSE = "yes", "no"
+# Stricter than int(), which also accepts underscores and digits of other scripts.
 _INTEGER = re.compile(r"[+-]?[0-9]{1,16}")
 
 
@@ -115,6 +116,7 @@ def answers(form: Mapping[str, Any], typed: Mapping[str, str]) -> dict[str, Json
 def _value(pointer: str, field: Mapping[str, Any], text: str) -> Json:
     if "enum" in field:
         choices: Sequence[Json] = field["enum"]
+        # isdigit() alone accepts characters such as “²”, for which int() raises an error.
         if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) < len(choices)):  # noqa: PLR2004
             raise InvalidRequest.at(pointer, "choose one of the listed values")
         return choices[int(text)]
@@ -130,6 +132,7 @@ def _number(pointer: str, kind: str, text: str) -> Json:
     number = int(text) if _INTEGER.fullmatch(text) else _fraction(text)
     if isinstance(number, float) and (kind == "integer" or not math.isfinite(number)):
         raise InvalidRequest.at(pointer, "must be a whole number" if kind == "integer" else "must be a number")
+    # Larger numbers lose digits in JSON parsers that use floating point.
     if abs(number) > MAX_INTEGER:
         raise InvalidRequest.at(pointer, "is too large")
     return number
@@ -256,6 +259,7 @@ def _edit_text(control: str, value: Json) -> str:
 def _same(before: str, after: str, control: str) -> bool:
     if control == "text":
         return before.replace("\r\n", "\n") == after.replace("\r\n", "\n")
+    # An empty field counts as unchanged, because only text can be empty.
     return not after.strip() or after.strip() == before
 
 

@@ -2,8 +2,8 @@
 
 from starlette.responses import Response
 
-from assent.domain.access import Permission
-from assent.web.frame import Signed, Visit
+from assent.core.access import Permission
+from assent.web.site import Signed, Visit
 
 
 def reading(endpoint: Signed) -> Signed:
@@ -28,5 +28,6 @@ def _with(permission: Permission, endpoint: Signed) -> Signed:
         visit.who.require(permission)
         return await endpoint(visit)
 
+    # `route` uses the name of the endpoint as the name of the route.
     checked_first.__name__ = endpoint.__name__
     return checked_first

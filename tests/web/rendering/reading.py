@@ -1,4 +1,4 @@
-"""Read what a renderer made the way a browser does."""
+"""Parses rendered HTML as a browser does."""
 
 import re
 from html.parser import HTMLParser
@@ -11,8 +11,8 @@ ATTRIBUTES = frozenset({"class", "href", "rel", "target", "start", "tabindex", "
 VOID = frozenset({"br", "hr"})
 
 
-class Made(HTMLParser):
-    """Elements and text; refuses whatever could do something."""
+class ParsedHtml(HTMLParser):
+    """The parsed elements and text; fails on anything that is not on the allowlists."""
 
     def __init__(self, html: str) -> None:
         super().__init__(convert_charrefs=True)

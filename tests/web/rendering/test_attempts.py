@@ -1,4 +1,4 @@
-"""The attempt before: what was said about it, and what changed since."""
+"""The previous attempt: its feedback, and the changes since then."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def text(path: str, content: str, said: str = "text") -> dict[str, Any]:
 async def second(
     node: Node, clock: ManualClock, first: dict[str, Any], then: dict[str, Any]
 ) -> tuple[Visitor, str, Page]:
-    """Ask, reject with a reason, ask again; return the page of the second and the id of the first."""
+    """Create a breakpoint, reject it and create another one; return the ID of the first and the page of the second."""
     browser = await signed_in(node)
     one = await node.create(**first)
     await node.feedback(one["id"], await node.token("reviewer"), approved=False, comment="Smaller steps, please.")
@@ -36,14 +36,14 @@ def difference(page: Page) -> str:
     return " ".join(page.text.split("Changed since the previous attempt")[1].split("Files from the agent")[0].split())
 
 
-async def test_what_people_said_stands_before_what_changed(node: Node, clock: ManualClock) -> None:
+async def test_feedback_on_the_previous_attempt_appears_above_the_changes(node: Node, clock: ManualClock) -> None:
     _, one, page = await second(node, clock, asked("Go?"), asked("Go slowly?"))
     assert f"/breakpoints/{one}" in page.links()
     assert page.text.index("Smaller steps, please.") < page.text.index("Changed since the previous attempt")
     assert "rejected" in page.text
 
 
-async def test_question_payload_and_files_are_compared(node: Node, clock: ManualClock) -> None:
+async def test_the_diff_covers_the_question_payload_and_files(node: Node, clock: ManualClock) -> None:
     _, _, page = await second(
         node,
         clock,
@@ -59,7 +59,7 @@ async def test_question_payload_and_files_are_compared(node: Node, clock: Manual
     assert '"attempt"' not in seen
 
 
-async def test_an_attempt_like_the_last_one_is_called_that(node: Node, clock: ManualClock) -> None:
+async def test_an_unchanged_attempt_is_reported_as_unchanged(node: Node, clock: ManualClock) -> None:
     same = asked("Go?", text("a.txt", "one\n"))
     _, _, page = await second(
         node, clock, same, asked("Go?", text("a.txt", "one\n"), attempt=2, previousFeedback="none")
@@ -77,18 +77,20 @@ async def test_an_attempt_like_the_last_one_is_called_that(node: Node, clock: Ma
     ],
     ids=["no run", "another run", "another gate"],
 )
-async def test_another_run_or_gate_is_no_attempt_before(node: Node, clock: ManualClock, then: dict[str, Any]) -> None:
+async def test_another_run_or_gate_is_not_a_previous_attempt(
+    node: Node, clock: ManualClock, then: dict[str, Any]
+) -> None:
     _, _, page = await second(node, clock, asked("Go?"), then)
     assert "previous attempt" not in page.text
     assert "Smaller steps" not in page.text
 
 
-async def test_the_first_attempt_has_none_before(node: Node, clock: ManualClock) -> None:
+async def test_the_first_attempt_has_no_previous_attempt(node: Node, clock: ManualClock) -> None:
     browser, one, _ = await second(node, clock, asked("Go?"), asked("Go?"))
     assert "previous attempt" not in (await browser.page(f"/breakpoints/{one}")).text
 
 
-async def test_what_cannot_be_compared_says_so(node: Node, clock: ManualClock) -> None:
+async def test_files_that_cannot_be_compared_have_a_note(node: Node, clock: ManualClock) -> None:
     image = {"path": "b.png", "format": "image"}
     _, _, page = await second(
         node,
@@ -106,14 +108,14 @@ async def test_what_cannot_be_compared_says_so(node: Node, clock: ManualClock) -
     assert "Provided last time, but not this time." in seen
 
 
-async def test_a_spoof_in_a_change_is_seen_through(node: Node, clock: ManualClock) -> None:
+async def test_hidden_characters_in_a_change_are_made_visible(node: Node, clock: ManualClock) -> None:
     _, _, page = await second(node, clock, asked("Go?", text("a", "x\n")), asked("Go\u202e?", text("a", "\u200bx\n")))
     seen = difference(page)
     assert "+Go⟦U+202E⟧?" in seen
     assert "+⟦U+200B⟧x" in seen
 
 
-async def test_two_files_of_one_name_are_told_apart_by_their_order(node: Node, clock: ManualClock) -> None:
+async def test_files_with_the_same_name_are_matched_by_order(node: Node, clock: ManualClock) -> None:
     _, _, page = await second(
         node, clock, asked("Go?", text("a", "1\n"), text("a", "2\n")), asked("Go?", text("a", "1\n"), text("a", "3\n"))
     )
@@ -121,7 +123,7 @@ async def test_two_files_of_one_name_are_told_apart_by_their_order(node: Node, c
     assert "-11" not in difference(page)
 
 
-async def test_a_long_difference_says_what_is_left_out(node: Node, clock: ManualClock) -> None:
+async def test_a_truncated_diff_says_that_lines_are_omitted(node: Node, clock: ManualClock) -> None:
     before = "".join(f"{n}\n" for n in range(3000))
     _, _, page = await second(
         node, clock, asked("Go?", text("a", before)), asked("Go?", text("a", before.replace("\n", "!\n")))

@@ -1,4 +1,4 @@
-"""Patches are read as agents write them."""
+"""Diffs are parsed as agents write them, including incorrect ones."""
 
 import re
 
@@ -30,7 +30,7 @@ def rows(text: str) -> list[tuple[str, ...]]:
     return found
 
 
-def test_lines_carry_their_numbers_and_their_sign() -> None:
+def test_diff_lines_have_numbers_and_signs() -> None:
     assert rows(GIT)[4:] == [
         ("hunk", "@@ -10,3 +10,4 @@ class X:"),
         ("same", "10", "10", " ", "same"),
@@ -42,25 +42,25 @@ def test_lines_carry_their_numbers_and_their_sign() -> None:
     assert diff(GIT).notes == ("2 added, 1 removed.",)
 
 
-def test_a_file_starts_once() -> None:
+def test_each_file_in_a_diff_starts_only_once() -> None:
     assert [row[0] for row in rows(GIT + GIT)].count("start") == 2
     assert [row[0] for row in rows("--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n--- c\n+++ d\n@@ -1 +1 @@\n-x\n+y")].count(
         "start"
     ) == 2
 
 
-def test_wrong_counts_are_told_and_lose_no_line() -> None:
+def test_wrong_line_counts_are_reported_and_lose_no_lines() -> None:
     text = "--- a\n+++ b\n@@ -1,9 +1,1 @@\n a\n-b\n+c\n+d\n"
     assert WRONG_COUNTS in diff(text).notes
     assert [row[0] for row in rows(text)] == ["start", "header", "hunk", "same", "removed", "added", "added"]
 
 
-def test_a_next_file_is_found_after_wrong_counts() -> None:
+def test_the_next_file_is_found_despite_wrong_line_counts() -> None:
     text = "--- a\n+++ b\n@@ -1,9 +1,9 @@\n-x\n--- c\n+++ d\n@@ -1 +1 @@\n-y\n+z\n"
     assert [row[0] for row in rows(text)][4] == "start"
 
 
-def test_a_removed_line_of_dashes_is_no_header() -> None:
+def test_a_removed_line_of_dashes_is_not_mistaken_for_a_header() -> None:
     text = "--- a\n+++ b\n@@ -1,2 +1,2 @@\n--- x\n+++ y\n same\n"
     assert [row[0] for row in rows(text)][3:] == ["removed", "added", "same"]
 
@@ -68,19 +68,19 @@ def test_a_removed_line_of_dashes_is_no_header() -> None:
 @pytest.mark.parametrize(
     "line", ["\\ No newline at end of file", "rename from a", "Binary files a and b differ", "GIT binary patch"]
 )
-def test_lines_about_the_file_are_neither_added_nor_removed(line: str) -> None:
+def test_metadata_lines_count_as_neither_added_nor_removed(line: str) -> None:
     assert ("header", line) in rows(f"{GIT}{line}\n")
 
 
-def test_an_empty_line_in_a_hunk_is_a_line() -> None:
+def test_an_empty_line_in_a_hunk_is_an_unchanged_line() -> None:
     assert rows("@@ -1,3 +1,3 @@\n a\n\n b\n")[2] == ("same", "2", "2", " ", "")
 
 
-def test_what_has_no_hunk_is_shown_and_told() -> None:
+def test_text_without_hunks_is_shown_with_a_note() -> None:
     assert diff("just words").notes == (NO_HUNKS,)
     assert rows("just words") == [("header", "just words")]
 
 
-def test_numbers_beyond_reason_do_no_harm() -> None:
+def test_line_numbers_with_more_than_nine_digits_are_not_parsed() -> None:
     assert diff("@@ -99999999999,1 +1 @@\n-x").notes == (NO_HUNKS,)
     assert rows("@@ -999999999 +1 @@\n-x\n+y")[1] == ("removed", "999999999", "", "-", "x")

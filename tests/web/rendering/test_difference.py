@@ -1,4 +1,4 @@
-"""A difference, applied to the one text, gives the other."""
+"""Generated diffs are correct: applied to the old text, they yield the new one."""
 
 import re
 
@@ -35,7 +35,7 @@ def _applied(before: str, found: str) -> list[str]:
 
 
 @given(TEXT, TEXT)
-def test_a_difference_leads_from_one_text_to_the_other(before: str, after: str) -> None:
+def test_applying_a_diff_to_the_old_text_yields_the_new_text(before: str, after: str) -> None:
     found = difference(before, after)
     assert found is not None
     assert _applied(before, found) == _lines(after)
@@ -43,28 +43,28 @@ def test_a_difference_leads_from_one_text_to_the_other(before: str, after: str) 
 
 
 @given(TEXT, TEXT)
-def test_our_own_differences_have_right_counts(before: str, after: str) -> None:
+def test_generated_diffs_have_correct_line_counts(before: str, after: str) -> None:
     found = difference(before, after)
     assert not found or len(diff(found).notes) == 1
 
 
 @given(LINES, st.integers(0, 40), st.sampled_from(["new", "other"]))
-def test_one_line_more_is_one_line_of_difference(lines: list[str], place: int, line: str) -> None:
+def test_inserting_one_line_yields_one_added_line(lines: list[str], place: int, line: str) -> None:
     changed = [*lines[:place], line, *lines[place:]]
     found = difference("".join(f"{each}\n" for each in lines), "".join(f"{each}\n" for each in changed))
     assert diff(found or "").notes == ("1 added, 0 removed.",)
 
 
-def test_a_change_of_line_ends_is_a_change() -> None:
+def test_changed_line_endings_are_shown_in_the_diff() -> None:
     assert "-a⟦U+000D⟧" in (difference("a\r\nb\r\n", "a\nb\n") or "")
     assert difference("a\r\nb\r\n", "a\r\nb\r\n") == ""
 
 
-def test_what_is_too_long_is_not_compared() -> None:
+def test_texts_with_too_many_lines_are_not_compared() -> None:
     assert difference("a\n" * (MAX_LINES + 1), "b\n") is None
 
 
-def test_texts_made_to_nest_do_no_harm() -> None:
+def test_deeply_nested_changes_do_not_exceed_the_recursion_limit() -> None:
     ladder = [str(n) for n in range(1200)]
     before = [*ladder, "x", *ladder[::-1]]
     after = [*ladder[::-1], "x", *ladder]

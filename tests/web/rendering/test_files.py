@@ -1,4 +1,4 @@
-"""A file is shown as what it is; what is left out is told."""
+"""Files are rendered by their actual content, and omissions are reported."""
 
 import json
 from typing import Any
@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from markupsafe import Markup
 
-from assent.store.files import FileEntry
-from assent.web.rendering import files, framed
+from assent.breakpoints.pages import file_contents as files
+from assent.breakpoints.store.files import FileEntry
 from assent.web.rendering.cache import PER_ENTRY, Cache
+from assent.web.rendering.frame import framed
 from assent.web.rendering.rendered import Rendered
 from tests.support.nodes import Node
 from tests.web.reading import Page
@@ -19,29 +20,29 @@ def shown(content: bytes | None, said: str = "text", room: int = files.PAGE_CHAR
     return files.shown_file(FileEntry(0, "a/b", said, None, "0" * 64, None, content), room=room)
 
 
-def test_a_file_that_was_not_sent_is_called_missing() -> None:
+def test_a_file_without_content_is_shown_as_missing() -> None:
     assert shown(None).kind == "missing"
 
 
-def test_a_long_file_says_how_many_lines_are_left_out() -> None:
+def test_a_truncated_file_reports_the_number_of_omitted_lines() -> None:
     made = shown(b"line\n" * (files.MAX_LINES + 7))
     assert (made.text.count("\n"), made.more_lines) == (files.MAX_LINES, 7)
     assert "Only the beginning is shown. The file size is 10 KiB." in made.notes
 
 
-def test_a_short_file_is_shown_whole() -> None:
+def test_a_short_file_is_shown_in_full() -> None:
     made = shown(b"one\ntwo\n")
     assert (made.kind, made.text, made.more_lines) == ("text", "one\ntwo\n", 0)
 
 
-def test_one_endless_line_is_cut_too() -> None:
+def test_a_single_overlong_line_is_truncated() -> None:
     made = shown(b"x" * (files.MAX_CHARACTERS + 1))
     assert (len(made.text), made.more_lines) == (files.MAX_CHARACTERS, 1)
 
 
 @pytest.mark.parametrize("said", ["markdown", "json", "html", "diff", "code"])
 @pytest.mark.parametrize("room", [0, -5])
-def test_a_file_for_which_there_is_no_room_says_so(said: str, room: int) -> None:
+def test_a_file_beyond_the_pages_text_limit_is_replaced_by_a_note(said: str, room: int) -> None:
     made = shown(b"x\n", said, room)
     assert (made.text, made.more_lines, made.notes) == (
         "",
@@ -62,15 +63,15 @@ def test_a_file_for_which_there_is_no_room_says_so(said: str, room: int) -> None
         (b"\xff\xfe not utf-8", "text", "text"),
     ],
 )
-def test_a_file_is_shown_as_what_it_is_not_as_what_the_agent_says(content: bytes, said: str, kind: str) -> None:
+def test_detected_content_overrides_the_format_claimed_by_the_agent(content: bytes, said: str, kind: str) -> None:
     assert shown(content, said).kind == kind
 
 
-def test_the_same_text_is_another_thing_in_another_format() -> None:
+def test_the_same_text_is_rendered_differently_in_each_format() -> None:
     assert len({shown(b"# a\n", said).html for said in ("markdown", "text", "diff", "json")}) == 4
 
 
-def test_a_cache_keeps_what_was_used_last_up_to_its_size() -> None:
+def test_the_cache_evicts_the_least_recently_used_entry() -> None:
     kept = Cache(3 * (PER_ENTRY + 40))
     made: list[str] = []
 
@@ -89,7 +90,7 @@ def test_a_cache_keeps_what_was_used_last_up_to_its_size() -> None:
     assert kept.bytes == 3 * (PER_ENTRY + 40)
 
 
-def test_a_cache_keeps_nothing_that_was_hurried_or_is_too_large() -> None:
+def test_the_cache_skips_timed_out_and_oversized_results() -> None:
     kept = Cache(1_000)
     kept.get("hurried", lambda: Rendered(Markup("x"), hurried=True))
     kept.get("large", lambda: Rendered(Markup("x" * 1_000)))
@@ -97,7 +98,7 @@ def test_a_cache_keeps_nothing_that_was_hurried_or_is_too_large() -> None:
 
 
 @pytest.mark.parametrize("tag", ["link", "base", "META", "Link"])
-def test_a_frame_reaches_out_to_nobody(tag: str) -> None:
+def test_elements_that_contact_other_servers_are_disabled_in_frames(tag: str) -> None:
     assert framed(f"<p><{tag} href=//evil.example>".encode()) == f"<p><x-{tag} href=//evil.example>"
 
 
@@ -118,7 +119,7 @@ async def _page(node: Node) -> tuple[str, Page, Any]:
     return one, await browser.page(one), browser
 
 
-async def test_a_page_shows_every_file_with_a_way_to_all_of_it(node: Node) -> None:
+async def test_a_page_shows_every_file_with_links_to_its_full_content(node: Node) -> None:
     one, page, _ = await _page(node)
     for n in range(5):
         assert page.links().count(f"{one}/files/{n}") == 2
@@ -131,7 +132,7 @@ async def test_a_page_shows_every_file_with_a_way_to_all_of_it(node: Node) -> No
     assert [frame.get("sandbox") for frame in page.all("iframe")] == [""]
 
 
-async def test_a_frame_holds_html_in_which_nothing_runs(node: Node) -> None:
+async def test_framed_html_is_served_in_a_sandbox_without_scripts(node: Node) -> None:
     one, _, browser = await _page(node)
     answer = await browser.get(f"{one}/files/1/frame")
     policy = answer.headers["content-security-policy"]
@@ -142,12 +143,12 @@ async def test_a_frame_holds_html_in_which_nothing_runs(node: Node) -> None:
 
 
 @pytest.mark.parametrize("n", ["0", "5", "9", "-1", "x"])
-async def test_only_html_that_is_there_has_a_frame(node: Node, n: str) -> None:
+async def test_only_existing_html_files_have_a_frame(node: Node, n: str) -> None:
     one, _, browser = await _page(node)
     assert (await browser.get(f"{one}/files/{n}/frame")).status_code == 404
 
 
-async def test_a_frame_is_for_those_who_may_read(node: Node) -> None:
+async def test_reading_a_frame_requires_signing_in(node: Node) -> None:
     one, _, browser = await _page(node)
     browser.client.cookies.clear()
     assert (await browser.get(f"{one}/files/1/frame")).status_code == 303

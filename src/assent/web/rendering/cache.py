@@ -11,7 +11,7 @@ PER_ENTRY = 512
 
 
 class Cache:
-    """A cache that rendering threads share."""
+    """A cache that is shared by the rendering threads."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -25,6 +25,7 @@ class Cache:
             if found is not None:
                 self._kept.move_to_end(key)
                 return found
+        # Without the lock, so that a slow text does not block others. Two threads may then render the same text.
         made = render()
         if not made.hurried:
             self._keep(key, made)

@@ -99,6 +99,7 @@ def _numbered(pieces: Iterator[tuple[str, str]] | list[tuple[str, str]]) -> Mark
         first, *more = piece.split("\n")
         lines[-1].append(_marked(kind, first))
         lines += [[_marked(kind, each)] for each in more]
+    # A line break at the end of the text does not start another line.
     if len(lines) > 1 and not Markup().join(lines[-1]):
         lines.pop()
     return Markup().join(Markup('<span class="line">%s\n</span>') % Markup().join(line) for line in lines)

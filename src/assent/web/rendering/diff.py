@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from assent.domain.visible import visible
+from assent.core.safe_text import visible
 from assent.web.rendering.rendered import Rendered
 
+# At most nine digits, because int() raises an error for extremely long numbers.
 _HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _STARTS = ("diff --git ", "diff -", "Index: ")
 _SIGNS = {"+": "added", "-": "removed", " ": "same", "": "same"}
@@ -79,6 +80,7 @@ class _Reader:
 
     def _after_start(self, place: int) -> bool:
         """Whether a line above has already started this file."""
+        # Git writes only a few lines, such as modes and renames, between the start of a file and “---”.
         for text in reversed(self._lines[max(0, place - 12) : place]):
             if text.startswith(_STARTS):
                 return True
@@ -88,8 +90,10 @@ class _Reader:
 
     def _inside(self, text: str) -> PatchLine:
         sign = text[:1]
+        # “\ No newline at end of file” is about the previous line and is not counted.
         if sign == "\\":
             return PatchLine("header", text)
+        # An empty line is a context line without its leading space; after the last counted line, it ends the hunk.
         kind = _SIGNS.get(sign)
         if kind is None or (sign == "" and self._old_left <= 0 and self._new_left <= 0):
             self._leave()

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
-from assent.domain.visible import visible
+from assent.core.safe_text import visible
 
 MAX_LINES = 5_000
 CONTEXT = 3
@@ -20,6 +20,7 @@ Match = tuple[int, int]
 
 def difference(before: str, after: str) -> str | None:
     """Return the changes as hunks, an empty string if nothing changed, or None if a text has too many lines."""
+    # If only one text has CR LF, the changed line endings must be visible in the diff.
     if ("\r\n" in before) == ("\r\n" in after):
         before, after = before.replace("\r\n", "\n"), after.replace("\r\n", "\n")
     old, new = _lines(before), _lines(after)
@@ -29,7 +30,7 @@ def difference(before: str, after: str) -> str | None:
 
 
 def _lines(text: str) -> list[str]:
-    """Split a text into lines with hidden characters made visible; the last one says if its line break is missing."""
+    """Split a text into lines and make hidden characters visible; note a missing line break at the end."""
     lines = text.split("\n")
     last = lines.pop()
     shown = [visible(line) for line in lines]

@@ -3,10 +3,11 @@
 import html
 import re
 
-from assent.domain.visible import visible
+from assent.core.safe_text import visible
 
 # These elements could contact other servers or change the base URL; renamed to unknown elements, they are inert.
 _REACHING_OUT = re.compile(r"<(?=(?:link|base|meta)\b)", re.IGNORECASE)
+# Leading zeros would make a reference too long for the next pattern, but browsers ignore them.
 _ZEROS = re.compile(r"(?<=&#)([xX]?)0+(?=[0-9a-fA-F])")
 _REFERENCE = re.compile(r"&(?:#[xX]?[0-9a-fA-F]{1,8}|[a-zA-Z]{2,32});?")
 
@@ -19,6 +20,7 @@ def framed(content: bytes) -> str:
 
 
 def _written_out(found: re.Match[str]) -> str:
+    # Other references stay as they are: “&lt;” must not become the start of an element.
     meant = html.unescape(found.group())
     shown = visible(meant)
     return found.group() if shown == meant else shown

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 from markupsafe import Markup
 
-from assent.domain.visible import visible
+from assent.core.safe_text import visible
 from assent.web.rendering.code import plain
 from assent.web.rendering.rendered import Rendered
 
@@ -71,7 +71,7 @@ def json_tree(text: str) -> Rendered:
         value = json.loads(
             text, object_pairs_hook=_Object, parse_int=_Number, parse_float=_Number, parse_constant=_Number
         )
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # the parser recurses once per level of nesting
         return Rendered(Markup('<pre class="lines">%s</pre>') % plain(visible(text)), ("This is not valid JSON.",))
     tree = _Tree()
     html = Markup('<div class="tree">%s</div>') % tree.node(Markup(""), value, 0)

@@ -15,7 +15,7 @@ from markdown_it.token import Token
 from markdown_it.utils import OptionsDict
 from markupsafe import Markup
 
-from assent.domain.visible import visible
+from assent.core.safe_text import visible
 from assent.web.rendering import code
 from assent.web.rendering.code import highlighted, language_of, plain
 from assent.web.rendering.rendered import Rendered, TooSlow
@@ -126,6 +126,7 @@ def _shift_headings(tokens: list[Token]) -> None:
 
 
 def _align(token: Token) -> None:
+    # Classes, because the content security policy blocks inline styles.
     style = str(token.attrs.pop("style", ""))
     if style:
         token.attrs["class"] = style.removeprefix("text-align:")
@@ -139,7 +140,7 @@ def _mark_task(token: Token) -> None:
 
 
 def _reworked(children: Sequence[Token]) -> Iterator[Token]:
-    """Make characters visible that entities had hidden, replace images by text, and show the targets of links."""
+    """Show hidden characters that were written as entities, replace images with text, and show the targets of links."""
     closing = Markup()
     for place, child in enumerate(children):
         if child.type == "image":
@@ -209,6 +210,7 @@ def _fence(_: RendererHTML, tokens: Sequence[Token], place: int, _options: Optio
 
 
 def _table_open(*_: object) -> str:
+    # With tabindex, keyboard users can scroll a wide table.
     return '<div class="wide" tabindex="0"><table>\n'
 
 
@@ -218,6 +220,7 @@ def _table_close(*_: object) -> str:
 
 def _build() -> MarkdownIt:
     parser = MarkdownIt("gfm-like", {"html": False, "maxNesting": MAX_NESTING})
+    # Only complete URLs become links; otherwise, file names such as setup.py would be parsed as host names.
     linkify: Any = parser.linkify
     linkify.set({"fuzzy_link": False, "fuzzy_email": False, "fuzzy_ip": False})
     parser.inline.ruler.before("text", "watch", _watch_inline)

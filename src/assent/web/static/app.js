@@ -1,5 +1,5 @@
 // @ts-check
-/** Starts the scripts of every page: they manage the cursor, focus and open elements; the server manages all else. */
+/** Starts the scripts of every page: they manage the cursor, focus and open elements; the server manages the rest. */
 
 import { startBulk } from "./bulk.js";
 import { startCopying } from "./copy.js";

@@ -152,7 +152,7 @@ export function startList() {
       if (!byList) cursor = shownId();
       advanced = source instanceof HTMLFormElement ? shownId() : null;
       const asked = cursor && cursor !== shownId() ? find(".title", rowOf(cursor) ?? document.createElement("i")) : null;
-      // If keys are pressed faster than responses arrive, htmx may have dropped the last request: repeat it.
+      // If keys are pressed faster than responses arrive, htmx may have dropped the last request: send it again.
       if (asked && !asked.classList.contains("htmx-request")) asked.click();
       find("#main")?.scrollTo(0, 0);
       if (!byList) reveal();

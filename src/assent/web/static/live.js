@@ -72,7 +72,7 @@ async function refresh() {
   }
 }
 
-/** Repeat a refresh that was dropped or failed, with exponential backoff. @param {Set<string>} missed */
+/** Retry a refresh that was dropped or failed, with exponential backoff. @param {Set<string>} missed */
 function retry(missed) {
   for (const id of missed) changed.add(id);
   failures += 1;
@@ -101,7 +101,7 @@ async function refreshRows() {
 async function refreshShown(heard) {
   const id = shownId();
   if (!id || !heard.has(id) && !heard.has("*")) return true;
-  // Do not change an open menu; the refresh follows when it is closed.
+  // Do not change an open menu; the refresh runs when it is closed.
   if (inUse()) return true;
   const complete = await ask("live", `/breakpoints/${id}${location.search}`);
   return complete || id !== shownId();

@@ -15,7 +15,7 @@ function arm() {
   timer = setTimeout(() => toast.remove(), Math.max(1000, Math.min(until, 60_000)));
 }
 
-/** Remove the notice about an answer that did not take effect, because it can no longer be undone. */
+/** Remove the notice that offers to undo an answer if the answer did not take effect. */
 function dropStale() {
   const toast = find("#notice .toast[data-breakpoint]");
   const id = toast?.dataset.breakpoint;

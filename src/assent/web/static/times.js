@@ -9,7 +9,7 @@ const hasZone = "zone" in document.documentElement.dataset;
 const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
 const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium", hourCycle: "h23" });
 
-/** @param {number} at in milliseconds @param {number} now in milliseconds @param {boolean} counting with seconds */
+/** Format a time like `relative` in filters.py, or with seconds. @param {number} at in milliseconds @param {number} now in milliseconds @param {boolean} counting with seconds */
 export function distance(at, now, counting) {
   const seconds = Math.floor(Math.abs(at - now) / 1000);
   if (at <= now && seconds < 5) return "just now";

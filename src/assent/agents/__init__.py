@@ -1,0 +1,1 @@
+"""Integrations with agents and frameworks, one module each."""

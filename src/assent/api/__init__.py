@@ -1,1 +1,0 @@
-"""The HTTP API: one function per endpoint, by resource."""

@@ -1,0 +1,43 @@
+"""Serves files from agents to browsers in a form that cannot execute."""
+
+from urllib.parse import quote
+
+from starlette.responses import Response
+
+from assent.breakpoints.store.files import FileEntry
+
+SANDBOX = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; object-src 'none'"
+CLOSED = f"{SANDBOX}; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+"""For a file that is opened directly; it cannot be embedded in a page."""
+_IMAGES = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+}
+_TEXTS = frozenset({"markdown", "html", "code", "text", "diff", "json"})
+
+
+def safe_type(entry: FileEntry) -> str:
+    """Return a type that cannot execute. Images are detected by their content; the declared format is not trusted."""
+    content = entry.content or b""
+    for magic, kind in _IMAGES.items():
+        if content.startswith(magic):
+            return kind
+    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        return "image/webp"
+    return "text/plain; charset=utf-8" if entry.format in _TEXTS else "application/octet-stream"
+
+
+def file_response(entry: FileEntry) -> Response:
+    kind = safe_type(entry)
+    # The agent chooses the name, which must not be able to break out of the header.
+    name = quote(entry.path.rsplit("/", 1)[-1], safe="")
+    shown = "inline" if kind != "application/octet-stream" else "attachment"
+    headers = {
+        "Content-Security-Policy": CLOSED,
+        "Content-Disposition": f"{shown}; filename*=UTF-8''{name}",
+        "Cache-Control": "private, no-store",
+        "ETag": f'"{entry.sha256}"',
+    }
+    return Response(entry.content or b"", 200, headers, kind)

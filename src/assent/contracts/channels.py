@@ -1,0 +1,237 @@
+"""JSON models of channels, routes, preferences and linked accounts."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints
+
+from assent.contracts.breakpoints import CreateBreakpoint
+from assent.contracts.words import Handle, Moment, Strict
+
+ChannelName = Annotated[str, StringConstraints(min_length=1, max_length=60, pattern=r"^[a-z0-9][a-z0-9_.-]*$")]
+ChannelType = Annotated[str, StringConstraints(min_length=1, max_length=40, pattern=r"^[a-z0-9_-]+$")]
+Identity = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Length = Annotated[str, StringConstraints(min_length=2, max_length=20, pattern=r"^[0-9dhms]+$")]
+Target = Annotated[str, StringConstraints(min_length=1, max_length=110, pattern=r"^[^\x00-\x1f\x7f]+$")]
+ChannelNames = Annotated[list[ChannelName], Field(max_length=20)]
+Targets = Annotated[list[Target], Field(min_length=1, max_length=20)]
+WallTime = Annotated[str, StringConstraints(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
+
+
+class CreateChannel(Strict):
+    name: ChannelName
+    """Name of the channel. It can contain `a-z`, digits, `.`, `_` and `-`."""
+    type: ChannelType
+    """Type of the channel: `webhook`, `slack`, `email`, `jira` or `apprise`."""
+    settings: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Settings for this type of channel. Secrets must be references in the form `env:NAME` or `file:PATH`."""
+    enabled: bool = True
+    """Whether the channel is enabled."""
+
+
+class ChangeChannel(Strict):
+    name: ChannelName | None = None
+    """New name. You can rename a channel only if no route uses the old name."""
+    settings: dict[str, Any] | None = None
+    """Settings to change. To remove a setting, set it to null."""
+    enabled: bool | None = None
+
+
+class ChannelView(Strict):
+    id: str
+    name: str
+    type: str
+    settings: dict[str, Any] | None = None
+    """Settings of the channel, which only admins can see. Secrets are shown as references."""
+    enabled: bool
+    disabled_because: str | None = None
+    problem: str | None = None
+    """Why the configuration does not work. Only admins can see this."""
+    source: str
+    """`file` if the channel is defined in `assent.yaml`. Such channels cannot be edited through the API."""
+    callback_url: str
+    """URL that the provider sends requests to."""
+    created_by: str
+    created_at: str
+    updated_at: str
+    ok_at: str | None = None
+    """Time of the last successful delivery or test."""
+    failed_at: str | None = None
+    """Time of the last failed delivery or test."""
+    last_error: str | None = None
+    """Most recent error, which only admins can see."""
+    heard_at: str | None = None
+    """Time at which the last inbound message arrived."""
+
+
+class ChannelPage(Strict):
+    items: list[ChannelView]
+
+
+class TryChannel(Strict):
+    send: bool = False
+    """Whether to also send a test message."""
+
+
+class ChannelTest(Strict):
+    ok: bool
+    detail: str
+    """Result of the test. The response status is 200 even if the test failed."""
+    sent: bool
+
+
+class EscalationLevel(Strict):
+    after: Length
+    """Time after the breakpoint was created, such as `1h`. It must increase with each level."""
+    to: Targets
+    """Additional recipients, who are allowed to answer from this level on."""
+    channels: ChannelNames | None = None
+    """Channels for the additional recipients."""
+
+
+class RouteTimeout(Strict):
+    after: Length
+    """Time after the breakpoint was created, such as `1d`."""
+    then: Literal["expire", "reject"]
+    """What happens when this time has passed."""
+
+
+class RouteFields(Strict):
+    to: Targets | None = None
+    """Recipients: `experts` (default), `owner`, `group:NAME` or `person:NAME`."""
+    fallback: ChannelNames | None = None
+    """Channels to try, in order, if a delivery fails."""
+    remind: Annotated[list[Length], Field(max_length=20)] | None = None
+    """Times after the creation of the breakpoint at which to send reminders, in increasing order, such as `["30m",
+    "2h"]`.
+    """
+    escalate: Annotated[list[EscalationLevel], Field(max_length=20)] | None = None
+    """Levels of escalation, in order."""
+    timeout: RouteTimeout | None = None
+    """Timeout of the breakpoint and its outcome."""
+    quiet: bool | None = None
+    """Whether to respect quiet hours. If `false`, people are notified at any hour."""
+    note: Annotated[str, StringConstraints(min_length=1, max_length=500)] | None = None
+    """Note about the route."""
+    enabled: bool | None = None
+    """Whether the route is enabled. Default: `true`."""
+
+
+class CreateRoute(RouteFields):
+    pattern: Annotated[str, StringConstraints(min_length=1, max_length=4000)]
+    """Pattern that determines which breakpoints the route applies to."""
+    channels: Annotated[list[ChannelName], Field(min_length=1, max_length=20)]
+    """Names of the channels to use."""
+
+
+class ChangeRoute(RouteFields):
+    pattern: Annotated[str, StringConstraints(min_length=1, max_length=4000)] | None = None
+    channels: Annotated[list[ChannelName], Field(min_length=1, max_length=20)] | None = None
+
+
+class RouteView(Strict):
+    id: str
+    pattern: str
+    channels: list[str]
+    to: list[str]
+    fallback: list[str] | None = None
+    remind: list[str] | None = None
+    escalate: list[EscalationLevel] | None = None
+    """Levels of escalation, in order."""
+    timeout: RouteTimeout | None = None
+    quiet: bool = True
+    note: str | None = None
+    enabled: bool
+    source: str
+    """`file` if the route is defined in `assent.yaml`. Such routes are evaluated first and cannot be edited through the
+    API.
+    """
+    created_by: str
+    created_at: str
+    updated_at: str
+
+
+class RoutePage(Strict):
+    items: list[RouteView]
+
+
+class RouteOrder(Strict):
+    ids: Annotated[list[Annotated[str, StringConstraints(max_length=64)]], Field(max_length=1000)]
+    """IDs of all routes in the new order, except for routes that are defined in `assent.yaml`."""
+
+
+class CheckRoutes(Strict):
+    breakpoint_id: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
+    """ID of a pending breakpoint."""
+    breakpoint: CreateBreakpoint | None = None
+    """Hypothetical breakpoint, if you do not set `breakpointId`."""
+
+
+class TellingView(Strict):
+    channel: str
+    person: str | None = None
+    """Recipient. Omitted if the channel posts to a chat room."""
+    not_before: str | None = None
+    """End of the person's quiet hours, if the message has to wait for it."""
+
+
+class RouteStepView(Strict):
+    kind: Literal["ask", "remind", "escalate", "time-out"]
+    """What happens in this step."""
+    at: str
+    told: list[TellingView]
+    """Recipients who are notified in this step."""
+    then: str | None = None
+
+
+class RouteCheck(Strict):
+    route_id: str | None = None
+    pattern: str | None = None
+    steps: list[RouteStepView]
+    """Steps of the route, in order."""
+    warnings: list[str]
+    """Warnings, for example about steps that would not notify anyone."""
+
+
+class QuietBody(Strict):
+    from_: Annotated[WallTime, Field(alias="from")]
+    """Time at which quiet hours start, such as `22:00`."""
+    to: WallTime
+    """Time at which quiet hours end."""
+    timezone: Annotated[str, StringConstraints(min_length=1, max_length=100)]
+    """Time zone, such as `Europe/Berlin`."""
+
+
+class AwayBody(Strict):
+    deputy: Handle
+    """Reviewer who answers on the person's behalf."""
+    from_: Annotated[Moment | None, Field(alias="from")] = None
+    """Time at which the absence starts."""
+    until: Moment | None = None
+    """Time at which the absence ends."""
+
+
+class PreferencesBody(Strict):
+    channels: ChannelNames | None = None
+    """Channels in order of preference. They replace those of the route's channels that notify individual people."""
+    quiet: QuietBody | None = None
+    """Hours during which the person is not notified."""
+    away: AwayBody | None = None
+    """Absence of the person."""
+
+
+class LinkBody(Strict):
+    identity: Identity
+    """Account on the channel, such as `T01:U02` in Slack. It must not be linked to another person."""
+    person: Handle
+    """Username of the person."""
+
+
+class LinkView(Strict):
+    identity: str
+    person: str
+    linked_by: str
+    linked_at: str
+
+
+class LinkPage(Strict):
+    items: list[LinkView]

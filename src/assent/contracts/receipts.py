@@ -1,0 +1,91 @@
+"""JSON models of receipts and receipt keys."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from assent.contracts.words import Sha256, Strict
+
+
+class ApproverView(Strict):
+    by: str
+    """Approver, in the form `person:…` or `rule:…`."""
+    via: str
+    at: str
+    expert: str | None = None
+    override: bool | None = None
+
+
+class UseView(Strict):
+    at: str
+    by: str
+
+
+class ReceiptView(Strict):
+    """A receipt. The signature covers all other fields in canonical form. Absent fields are omitted, not null."""
+
+    version: Literal[1]
+    """Version of the receipt format."""
+    breakpoint_id: str
+    project: str
+    gate: str
+    agent_id: str
+    digest: Sha256
+    event: Sha256
+    """Hash of the event in the audit log that released the breakpoint."""
+    nonce: Sha256
+    """Value that is unique to the approval."""
+    decision: Literal["approved"]
+    """Decision, which is always an approval."""
+    decided_at: str
+    approvers: Annotated[list[ApproverView], Field(min_length=1)]
+    """People and rules that approved the breakpoint."""
+    option: str | None = None
+    answers: dict[str, Any] | None = None
+    edits: dict[str, Any] | None = None
+    issued_at: str
+    expires_at: str
+    """Time at which the receipt expires."""
+    key_id: str
+    used: UseView | None = None
+    """Details of the receipt's use. Set if the receipt has been consumed and is therefore invalid."""
+    signature: str
+    """Base64-encoded Ed25519 signature over `assent-receipt/1`, a line feed and the canonical JSON (RFC 8785) of all
+    other fields.
+    """
+
+
+class ConsumeReceipt(Strict):
+    receipt: dict[str, Any]
+    """The receipt, exactly as the server returned it."""
+
+
+class ReceiptUse(Strict):
+    breakpoint_id: str
+    nonce: str
+    used_at: str
+    used_by: str
+
+
+class ReceiptKeyView(Strict):
+    key_id: str
+    public_key: str
+    """32-byte public key, Base64-encoded."""
+    state: Literal["current", "retired", "revoked"]
+    """State of the key. Receipts that were signed with a `retired` key are valid, but those signed with a `revoked` key
+    are not.
+    """
+    project: str
+    created_at: str
+    created_by: str
+    retired_at: str | None = None
+    revoked_at: str | None = None
+
+
+class ReceiptKeyPage(Strict):
+    items: list[ReceiptKeyView]
+
+
+class RotateReceiptKey(Strict):
+    revoke: bool = False
+    """Whether to revoke all older keys."""

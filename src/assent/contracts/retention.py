@@ -1,0 +1,31 @@
+"""JSON models of legal holds."""
+
+from typing import Annotated
+
+from pydantic import StringConstraints
+
+from assent.contracts.words import Strict
+
+
+class PlaceHold(Strict):
+    breakpoint_id: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
+    """ID of the breakpoint to protect. Default: the whole project. The request fails if the breakpoint's content has
+    already been purged.
+    """
+    reason: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+    """Reason for the legal hold."""
+
+
+class HoldView(Strict):
+    id: str
+    breakpoint_id: str | None = None
+    """ID of the protected breakpoint, or null if the hold applies to the whole project."""
+    reason: str
+    placed_by: str
+    placed_at: str
+    lifted_by: str | None = None
+    lifted_at: str | None = None
+
+
+class HoldPage(Strict):
+    items: list[HoldView]

@@ -1,0 +1,203 @@
+"""JSON models of rules, their evaluation and their changes."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from assent.contracts.backtest import Backtest, Days, Examples, PastBreakpoint
+from assent.contracts.words import (
+    Experts,
+    Gate,
+    Moment,
+    Name,
+    Note,
+    Pattern,
+    RuleActionName,
+    StrategyName,
+    Strict,
+    Tag,
+    Title,
+)
+
+RuleModeName = Literal["live", "shadow"]
+Place = Annotated[int, Field(ge=0, le=1_000_000)]
+
+
+class CreateRule(Strict):
+    pattern: Pattern
+    """Pattern that determines which breakpoints the rule matches."""
+    action: RuleActionName
+    """What the rule does with the breakpoints that it matches."""
+    note: Note | None = None
+    """Note about the rule."""
+    mode: RuleModeName = "live"
+    """Whether the rule is enforced (`live`) or only logged (`shadow`)."""
+    expires_at: Moment | None = None
+    """Time at which the rule expires, which must be in the future."""
+    enabled: bool = True
+    """Whether the rule is enabled."""
+    order: Place | None = None
+    """Position of the rule in the evaluation order. By default, it is added at the end."""
+    why: Note | None = None
+    """Reason for the change, kept in the rule's history."""
+
+
+class ChangeRule(Strict):
+    """The fields to change. To remove `note` or `expiresAt`, set the field to null."""
+
+    pattern: Pattern | None = None
+    action: RuleActionName | None = None
+    note: Note | None = None
+    mode: RuleModeName | None = None
+    expires_at: Moment | None = None
+    enabled: bool | None = None
+    order: Place | None = None
+    why: Note | None = None
+
+
+class RuleView(Strict):
+    id: str
+    pattern: str
+    action: str
+    mode: str
+    """Whether the rule is enforced (`live`) or only logged (`shadow`)."""
+    enabled: bool
+    order: int
+    """Position of the rule. If several rules would approve, the first of them is reported."""
+    note: str | None = None
+    source: str
+    """Origin of the rule: `api`, or `import:` followed by its ID in the imported file."""
+    created_by: str
+    created_at: str
+    updated_at: str
+    expires_at: str | None = None
+    removed_at: str | None = None
+    version: int
+    """Number of changes. It is also the ETag, for example `"v3"`."""
+    problem: str | None = None
+    """Why the rule cannot be parsed."""
+    warnings: list[str] | None = None
+    """Warnings about what else an auto-approve rule would approve. Included only in responses with a single rule."""
+
+
+class RulePage(Strict):
+    items: list[RuleView]
+
+
+class ClaimingToken(Strict):
+    id: str
+    name: str
+
+
+class RulesOnClaimedIds(Strict):
+    """Rules that approve based on the agent ID, and tokens that may claim any agent ID. Unless both exist, both lists
+    are empty.
+    """
+
+    items: list[RuleView]
+    tokens: list[ClaimingToken]
+
+
+class RuleEventView(Strict):
+    rule_id: str
+    seq: int
+    type: str
+    """Type of the event: `rule-created`, `rule-changed` or `rule-removed`."""
+    actor: str
+    timestamp: str
+    metadata: dict[str, Any]
+    hash: str
+
+
+class RuleEventPage(Strict):
+    items: list[RuleEventView]
+
+
+class CheckRules(Strict):
+    """A hypothetical breakpoint to check against the rules."""
+
+    breakpoint_id: Gate
+    """Name of the gate."""
+    title: Title | None = None
+    """Title of the breakpoint."""
+    tags: Annotated[list[Tag], Field(max_length=50)] | None = None
+    """Tags of the breakpoint."""
+    expert: Name | Experts | None = None
+    """People, groups or `owner` who must answer."""
+    agent_id: Name | None = None
+    """ID of the agent whose consecutive approvals are counted. By default, none are counted."""
+    run_id: Name | None = None
+    """ID of the run that the breakpoint belongs to."""
+    risk: Literal["low", "medium", "high"] | None = None
+    """Risk level of the breakpoint."""
+    priority: Literal["low", "normal", "high", "urgent"] | None = None
+    """Priority of the breakpoint."""
+    strategy: StrategyName | None = None
+    """Strategy that determines how answers become a decision."""
+    attempt: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    """Number of the agent's current attempt."""
+    hard_stop: bool | None = None
+    """Whether the breakpoint requires human approval."""
+    auto_approve_after_n: Annotated[int, Field(ge=-1, le=1_000_000)] | None = None
+    """Number of consecutive human approvals after which breakpoints are auto-approved."""
+    payload: dict[str, Any] | None = None
+    """Content of the breakpoint."""
+
+
+class RuleCheck(Strict):
+    recommended: bool
+    reason: str
+    matched_rule: str | None = None
+    consecutive_approvals: int
+    trace: list[dict[str, Any]]
+    """Steps of the evaluation, up to and including the decisive one, as `{source, reason, held, rule?, findings?}`
+    objects. `held` is whether the step matched, or null if this is unknown. Each finding describes a part of the
+    pattern, with `held` and `actual`.
+    """
+    shadow: list[dict[str, Any]]
+    """Shadow rules that matched, and what they would have done."""
+
+
+class ShadowReport(Strict):
+    """Results of a shadow rule, compared with human decisions."""
+
+    rule_id: str
+    pattern: str
+    action: str
+    mode: str
+    days: int
+    since: str
+    """Start of the period."""
+    since_version: int
+    """Version of the rule in which its pattern or action last changed. Matches of earlier versions are not counted."""
+    matched: int
+    would_approve: int
+    would_stop: int
+    stopped: int
+    agreed: int
+    disagreed: int
+    undecided: int
+    auto: int
+    disagreements: list[PastBreakpoint]
+    """The most recent breakpoints for which people decided differently."""
+    more: bool
+    """Whether the list was truncated."""
+
+
+class ProposeRule(Strict):
+    days: Days = 30
+    """Number of days to look back."""
+    limit: Examples = 50
+    """Maximum number of breakpoints in each list."""
+
+
+class RuleProposal(Strict):
+    """The narrowest rule that matches similar breakpoints, with its back-test. The rule is not saved."""
+
+    pattern: str
+    action: RuleActionName
+    """Action of the proposed rule."""
+    backtest: Backtest
+    """Back-test of the proposed rule."""
+    may_save: bool
+    """Whether you are allowed to save this rule."""

@@ -1,1 +1,0 @@
-"""The job queue and its workers, based on DBOS, which no other package uses; and the execution of runs."""

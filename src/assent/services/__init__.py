@@ -1,1 +1,0 @@
-"""Use cases: one method, one transaction, read as a recipe."""

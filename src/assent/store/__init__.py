@@ -1,1 +1,0 @@
-"""All SQL: tables, migrations and one module per noun, for both SQLite and PostgreSQL."""

@@ -1,0 +1,1 @@
+"""The sources of trigger events: webhook providers, files, Git repositories and schedules."""

@@ -1,1 +1,0 @@
-"""The admin pages: people, groups, tokens, projects, channels, routes, retention and the audit log."""

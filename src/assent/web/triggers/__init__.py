@@ -1,1 +1,0 @@
-"""The pages about triggers, events, firings, sources and schedules."""

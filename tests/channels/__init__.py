@@ -1,1 +1,0 @@
-"""Tests of the channels to people and programs."""

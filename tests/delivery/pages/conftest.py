@@ -1,0 +1,3 @@
+from tests.support.pages import settings
+
+__all__ = ["settings"]

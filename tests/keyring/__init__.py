@@ -1,1 +1,0 @@
-"""Encryption keys of stored secrets, and references to secrets in settings."""

@@ -1,1 +1,0 @@
-"""Outbound requests, with real receivers."""

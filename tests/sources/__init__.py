@@ -1,1 +1,0 @@
-"""Tests of sources: what each receives and reports."""
