@@ -50,4 +50,7 @@ def test_a_rate_above_its_ceiling_is_reported_with_its_location() -> None:
 
 def test_a_ceiling_that_is_too_high_must_be_lowered() -> None:
     found = {kind: prose.Rate() for kind in prose.CEILINGS}
-    assert any("Lower its ceiling" in each for each in prose.complaints(found))
+    high = dict.fromkeys(prose.CEILINGS, 4.5)
+    assert all("Lower its ceiling" in each for each in prose.complaints(found, high))
+    assert list(prose.complaints(found, high)) != []
+    assert list(prose.complaints(found)) == []
