@@ -23,7 +23,7 @@ help:  ## show this list
 define install
 	@printf '%s: installing %s packages' "$(1)" "$$(cat $(2) | grep -c '==')"
 	@{ test -n "$(UV)" && $(UV) pip sync --quiet --python $(BIN)/python --require-hashes $(2); } 2>/dev/null \
-		|| $(PIP) install --require-hashes $(foreach file,$(2),-r $(file))
+		|| $(PIP) install --no-deps --require-hashes $(foreach file,$(2),-r $(file))
 	@$(PIP) install --no-deps --no-build-isolation -e . && echo ' done'
 endef
 
@@ -101,7 +101,7 @@ docs: setup  ## write the generated pages of docs/reference
 
 check: lint types test  ## what CI runs
 
-UV_COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras \
+UV_COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --strip-extras \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 lock: setup  ## pin the newest versions again, with hashes (ARGS=--upgrade)
 	@$(UV_COMPILE) $(ARGS) pyproject.toml -o requirements/runtime.txt

@@ -47,6 +47,14 @@ def test_packages_are_installed_with_hash_checking() -> None:
     assert [rest for rest in installs if "--require-hashes" not in rest and "--no-index --no-deps" not in rest] == []
 
 
+@pytest.mark.parametrize("name", ["Makefile", "deploy/Containerfile", "docs/how-to/deploy.md"])
+def test_locked_packages_are_installed_without_resolving(name: str) -> None:
+    """Some versions of pip choose a newer version than the locked one for a requirement with extras, and then stop."""
+    installs = [line for line in (ROOT / name).read_text("utf-8").splitlines() if "install" in line and "-r " in line]
+    assert installs
+    assert [line for line in installs if "--no-deps --require-hashes" not in line] == []
+
+
 def test_every_container_starts_an_existing_command() -> None:
     assert [json.loads(each) for each in said("ENTRYPOINT")] == [["assent"]]
     (default,) = (json.loads(each) for each in said("CMD"))

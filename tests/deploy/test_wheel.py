@@ -40,7 +40,7 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("venv")
     run(sys.executable, "-m", "venv", str(folder))
     pip = [str(folder / "bin" / "python"), "-m", "pip", "--quiet", "install"]
-    run(*pip, "--require-hashes", "-r", "requirements/runtime.txt")
+    run(*pip, "--no-deps", "--require-hashes", "-r", "requirements/runtime.txt")
     run(*pip, "--no-index", "--no-deps", str(wheel))
     return folder / "bin"
 
