@@ -19,15 +19,17 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | expand -t 13
 
-# `sync` makes the environment exactly what the files say; where uv cannot reach an index, pip may.
+# uv installs in a quarter of pip's time and also removes what the files no longer name. Where it cannot be had, or
+# cannot reach an index, pip may.
 define install
 	@printf '%s: installing %s packages' "$(1)" "$$(cat $(2) | grep -c '==')"
-	@{ test -n "$(UV)" && $(UV) pip sync --quiet --python $(BIN)/python --require-hashes $(2); } 2>/dev/null \
+	@{ test -n "$(UV)" || test -x $(BIN)/uv || $(PIP) install --no-deps --require-hashes -r requirements/installer.txt; \
+		$(or $(UV),$(BIN)/uv) pip sync --quiet --python $(BIN)/python --require-hashes $(2); } 2>/dev/null \
 		|| $(PIP) install --no-deps --require-hashes $(foreach file,$(2),-r $(file))
 	@$(PIP) install --no-deps --no-build-isolation -e . && echo ' done'
 endef
 
-$(VENV)/runtime.stamp: requirements/runtime.txt requirements/build.txt pyproject.toml package-lock.json hatch_build.py
+$(VENV)/runtime.stamp: requirements/runtime.txt requirements/build.txt requirements/installer.txt pyproject.toml package-lock.json hatch_build.py
 	@test -n "$(PYTHON)" || { echo "Assent needs Python 3.11 or newer on the PATH (or make PYTHON=/path/to/python3)."; exit 1; }
 	@test -x $(BIN)/python || { echo "Creating $(VENV) with $$($(PYTHON) --version)"; $(PYTHON) -m venv $(VENV); }
 	$(call install,Server,requirements/build.txt requirements/runtime.txt)
@@ -107,6 +109,7 @@ lock: setup  ## pin the newest versions again, with hashes (ARGS=--upgrade)
 	@$(UV_COMPILE) $(ARGS) pyproject.toml -o requirements/runtime.txt
 	@$(UV_COMPILE) $(ARGS) pyproject.toml -c requirements/runtime.txt --group dev -o requirements/dev.txt
 	@$(UV_COMPILE) $(ARGS) --group build -c requirements/dev.txt -o requirements/build.txt
+	@$(UV_COMPILE) $(ARGS) --group installer -c requirements/dev.txt -o requirements/installer.txt
 
 clean:  ## remove what the targets made
 	@rm -rf $(VENV) .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache build dist node_modules src/assent/web/static/vendor
