@@ -16,7 +16,8 @@ from tests.support.nodes import prepared, server
 
 GOAL = 5_000
 REPEATS = 3
-# Two hundred gates and three sets of tags; one in four asks the owner, one in fifty was rejected, some offer options.
+# Two hundred gates and three sets of tags. One breakpoint in four asks the owner, one in fifty was rejected, and some
+# offer options.
 ROWS = """
     SELECT 'bp_' || {hex}, 'default',
         CASE WHEN n % 50 = 0 THEN 'waiting' WHEN n % 50 = 1 THEN 'cancelled'

@@ -67,7 +67,7 @@ def expiry(settings: Settings, report: Report, options: argparse.Namespace) -> N
 
 
 async def _meanwhile(url: str, agent: str, due: int, left: Callable[[], int]) -> tuple[float, list[float], list[float]]:
-    """Read and create like a few busy agents, from the deadline until nothing is overdue."""
+    """Read and create breakpoints as a few busy agents would, from the deadline until nothing is overdue."""
     reads: list[float] = []
     creates: list[float] = []
     parts = urlsplit(url)

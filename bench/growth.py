@@ -98,7 +98,7 @@ def _once(side: Side, token: str, requests: list[tuple[str, str, Any]]) -> float
 
 
 def _waiting(side: Side) -> list[str]:
-    """Return the breakpoints created in this round; those of earlier rounds have been decided."""
+    """Return the breakpoints created in this round; those from earlier rounds have been decided."""
     found: list[str] = []
     query = f"/api/breakpoints?status=waiting&agentId={AGENT}&limit=200"
     headers = {"authorization": f"Bearer {side.reviewer}"}

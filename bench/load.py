@@ -40,7 +40,7 @@ def http_load(
     seconds: float = 4.0,
     once: bool = False,
 ) -> Load:
-    """Send the requests from another process, either repeatedly for some seconds or each of them once.
+    """Send the requests from another process, either repeatedly for some seconds or once each.
 
     A request consists of a method, a path, a body and optionally headers. Its first `{n}` is replaced by a new number
     each time.

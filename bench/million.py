@@ -1,4 +1,4 @@
-"""Lists over a million breakpoints: the first page and a deep one, by status, tag, agent and time."""
+"""Lists over a million breakpoints: the first page and a deep page, by status, tag, agent and time."""
 
 import argparse
 import sqlite3
@@ -20,8 +20,8 @@ from tests.support.nodes import prepared, server
 REPEATS, SEARCH_REPEATS = 200, 40
 DAY = 86_400 * 1_000_000
 SPAN = 100 * DAY
-# Most breakpoints have ended. One of fifty agents created a third of them, and tags are on between a third and one in
-# ten thousand of the rows.
+# Most breakpoints have ended. One of fifty agents created a third of them. The most frequent tag is on a third of the
+# rows, and the rarest on one row in ten thousand.
 COLUMNS = (
     "id, project_id, status, decision, agent_id, title, question, gate, payload, tags, seats, strategy, priority,"
     " on_timeout, digest, created_at, created_by, created_by_id, due_at, auto_approval, warnings, updated_at, ended_at,"
@@ -114,7 +114,7 @@ def _deep(url: str, token: str, query: str) -> str | None:
 
 
 def fill(settings: Settings, rows: int) -> int:
-    """Insert this many breakpoints, spread over the last hundred days; return the creation time of the first one."""
+    """Insert this many breakpoints, spread over the last hundred days; return when the first of them was created."""
     started = time.perf_counter()
     start = time.time_ns() // 1000 - SPAN
     (_fill_postgres if settings.database_url else _fill_sqlite)(settings, rows, start)
@@ -123,7 +123,7 @@ def fill(settings: Settings, rows: int) -> int:
 
 
 def filled_ids(rows: int, count: int) -> list[str]:
-    """Return some of their ids, spread evenly over all rows."""
+    """Return the IDs of some of these breakpoints, spread evenly over all rows."""
     return [f"bp_{n:026x}" for n in range(1, rows + 1, max(1, rows // count))][:count]
 
 

@@ -27,7 +27,7 @@ INSTALL_SECONDS = 900
 START_SECONDS = 60.0
 AGENT, HUMAN = "agent-token", "human-token"
 THEIR_RELEASE = {"comment": "Continue.", "author": "owner", "release": True}
-"""The request body with which the original service releases a breakpoint."""
+"""The request body that releases a breakpoint in the original service."""
 
 
 class NotInstalled(Exception):
@@ -35,11 +35,11 @@ class NotInstalled(Exception):
 
 
 def install() -> None:
-    """Install the service if it is missing, with a prebuilt sqlite3 if there is one, or else a compiled one."""
+    """Install the service if it is missing. Use a prebuilt sqlite3 module if available, or else compile the module."""
     if BUILT.is_file() and (SERVICE / "api" / "server.js").is_file():
         return
     print(
-        "Installing the original service. If its sqlite3 module must be compiled, this takes minutes.",
+        "Installing the original service. If its sqlite3 module must be compiled, this takes several minutes.",
         file=sys.stderr,
         flush=True,
     )
@@ -133,7 +133,7 @@ FILL = """
 
 
 def fill(database: Path, rows: int) -> list[str]:
-    """Insert rows into the service's tables, which its first request creates; return their ids."""
+    """Insert rows into the service's tables, which the service creates on its first request; return the rows' IDs."""
     with contextlib.closing(sqlite3.connect(database, timeout=30)) as connection, connection:
         connection.execute(FILL, {"first": 1, "last": rows})
     return [f"00000000-0000-4000-8000-{n:012x}" for n in range(1, rows + 1)]

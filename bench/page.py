@@ -201,7 +201,7 @@ def _by_database(lines: list[Line]) -> list[str]:
 
 
 def _row(cells: Iterable[str]) -> str:
-    # Patterns can contain characters that have a meaning in Markdown tables.
+    # Patterns can contain characters that have a special meaning in Markdown tables.
     plain = (cell.replace("|", "/").replace("*", r"\*") for cell in cells)
     return f"| {' | '.join(plain)} |"
 

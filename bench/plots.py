@@ -31,7 +31,7 @@ class Mark:
 
 
 def bars(title: str, description: str, shown: Sequence[Bar], *, mark: Mark | None = None) -> str:
-    """Draw the bars, on a logarithmic scale if their values differ too much for a linear one."""
+    """Draw the bars, on a logarithmic scale if their values differ too much for a linear scale."""
     values = [bar.value for bar in shown] + ([mark.value] if mark else [])
     scale = _scale(values)
     height = TOP + ROW * len(shown) + (ROW if mark else 8)

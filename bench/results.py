@@ -1,4 +1,4 @@
-"""Saves results: for each part and database, those of the latest run with its date, commit, machine and command."""
+"""Saves each part's latest results for each database, with the date, commit, machine and command of the run."""
 
 import json
 from dataclasses import asdict, dataclass

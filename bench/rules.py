@@ -55,7 +55,7 @@ def rules(report: Report) -> None:
 
 
 def _rules(chance: random.Random) -> list[Rule]:
-    """Return rules of which nine in ten have a distinct prefix, and one in ten starts with a wildcard."""
+    """Return rules, nine in ten with a distinct prefix and one in ten starting with a wildcard."""
     made: list[Rule] = []
     for n in range(RULES):
         expression = chance.choice(EXPRESSIONS)

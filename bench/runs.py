@@ -96,7 +96,7 @@ def _cpu(pid: int) -> float:
 
 
 async def _decided(process: Process, reviewer: str, ids: list[str]) -> list[float]:
-    """Approve one run after the other; return the delay between each decision and the start of the next step."""
+    """Approve one run after another; return the delay between each decision and the start of the next step."""
     waits: list[float] = []
     async with _client(process, reviewer) as client:
         for run_id in ids:

@@ -54,7 +54,7 @@ def throughput(settings: Settings, report: Report, options: argparse.Namespace) 
         got = load(reviewer, gets)
         polled = load(reviewer, statuses)
         alike = load(reviewer, [("GET", LIST, None)])
-        # Numbered, because the server combines concurrent identical requests.
+        # Number the requests, because the server combines concurrent identical requests.
         listed = load(reviewer, [("GET", LIST + "&createdAfter=2001-01-01T00:00:00.{n}Z", None)])
         decide = [
             ("POST", f"/api/breakpoints/{each}/feedback", {"release": True})

@@ -1,4 +1,4 @@
-"""CPU time of a request without a matching route, compared with one that reads a breakpoint.
+"""CPU time of a request without a matching route, compared with a request that reads a breakpoint.
 
 python -m bench.unmatched [--requests 500]
 """
@@ -19,10 +19,10 @@ from assent.people.usecases.people import NewToken, PeopleService
 
 CASES = {
     "get a breakpoint": ("GET", "/api/breakpoints/bp_unknown"),
-    "404 of the API": ("GET", "/api/nothing/here"),
-    "404 of a page": ("GET", "/nothing"),
-    "405 of the API": ("DELETE", "/api/breakpoints/bp_unknown"),
-    "405 of an uncommon method": ("BREW", "/api/policy"),
+    "404 from the API": ("GET", "/api/nothing/here"),
+    "404 from a page": ("GET", "/nothing"),
+    "405 from the API": ("DELETE", "/api/breakpoints/bp_unknown"),
+    "405 for an uncommon method": ("BREW", "/api/policy"),
 }
 
 

@@ -1,7 +1,7 @@
 """Ask about each repository until three in a row were approved, then approve automatically.
 
 With ASSENT_URL and ASSENT_TOKEN set: python examples/auto_approval.py tea coffee milk water
-A rejection resets the count, and the policy of a project can disable this kind of auto-approval.
+A rejection resets the count, and a project's policy can disable this kind of auto-approval.
 """
 
 import sys

@@ -36,7 +36,7 @@ ANSWERS: dict[tuple[str, str], str] = {
         "src/assent/triggers/sources/git_commands.py",
     ): "uses the git on the operator's PATH intentionally",
 }
-"""Accepted findings that ruff does not report, with the reasons; those of ruff have a comment in the code."""
+"""Accepted findings that ruff does not report, with the reasons. Those that ruff reports have a comment in the code."""
 
 
 class Broken(Exception):
@@ -111,7 +111,7 @@ def vulnerable(told: Mapping[str, Any]) -> list[str]:
 
 
 def unasked(told: Mapping[str, Any] | None) -> str | None:
-    """Return why some components were not checked, because these may have advisories too."""
+    """Return why some components, which may also have advisories, were not checked."""
     if told is None:
         return "the advisory service cannot be reached"
     passed_over = [each for each in told["dependencies"] if "skip_reason" in each]

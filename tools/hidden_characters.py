@@ -24,7 +24,7 @@ LOOKALIKE_SCRIPTS = (
     "LATIN", "GREEK", "COPTIC", "CYRILLIC", "ARMENIAN", "GEORGIAN", "CHEROKEE", "LISU", "DESERET", "OSAGE", "GOTHIC",
     "CARIAN", "LYCIAN", "LYDIAN", "MATHEMATICAL",
 )  # fmt: skip
-"""Scripts with letters that look like those of another script; the names of letters begin with these words."""
+"""Scripts with letters that look like letters of other scripts. Their letters' names begin with the script's name."""
 WIDTH = 110
 
 
@@ -69,7 +69,7 @@ def written(ranges: Iterable[tuple[int, int]]) -> str:
 
 
 def quoted(text: str, indent: str) -> str:
-    """Return a text as one string literal, or as several in parentheses that fit on a line each."""
+    """Return text as one string literal or, if it is too long, as several literals in parentheses, one per line."""
     lines, line = list[str](), ""
     for word in text.split(" "):
         if len(line) + len(word) > WIDTH:
@@ -92,9 +92,12 @@ def module() -> str:
     named = {each: written(ranges_of(lambda code: scripts[code] == each)) for each in LOOKALIKE_SCRIPTS}  # noqa: B023
     entries = "\n".join(f'    "{each}": {quoted(text, "    ")},' for each, text in named.items())
     lists = {
-        "HIDDEN": ("Drawn as nothing, or changes how the rest is drawn.", hides),
-        "FILLERS": ("Drawn as a blank, or as nothing, though Unicode calls it a letter, mark or symbol.", is_filler),
-        "BLANKS": ("Every kind of space but U+0020.", is_blank),
+        "HIDDEN": ("Invisible characters, and characters that change how other characters are displayed.", hides),
+        "FILLERS": (
+            "Letters, marks and symbols (according to Unicode) that are displayed as a blank or not at all.",
+            is_filler,
+        ),
+        "BLANKS": ("All space characters except U+0020.", is_blank),
     }
     body = "\n".join(
         f'{name} = {quoted(written(ranges_of(test)), "")}\n"""{about}"""' for name, (about, test) in lists.items()
@@ -102,7 +105,7 @@ def module() -> str:
     return (
         '"""Characters that hide or mislead, by code point. Generated: python -m tools.hidden_characters."""\n\n'
         f'UNICODE_VERSION = "{unicodedata.unidata_version}"\n{body}\n'
-        f'SCRIPTS = {{\n{entries}\n}}\n"""Letters of scripts that have look-alikes in one another."""\n'
+        f'SCRIPTS = {{\n{entries}\n}}\n"""Letters of scripts that have look-alikes in other scripts."""\n'
     )
 
 

@@ -1,7 +1,7 @@
 """Measure how far our texts are from plain English: `python -m tools.prose`, and `--check` for `make lint`.
 
 Each of the phrases below is fine once, but text with many of them is hard to read. Every kind of text has a ceiling in
-markers per 1,000 words, which may only be lowered. Well-written projects of our field have 0.3 to 0.8.
+markers per 1,000 words, which may only be lowered. Well-written projects in our field have 0.3 to 0.8.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeGuard
 
 ROOT = Path(__file__).parents[1]
 CEILINGS = {"strings": 1.5, "templates": 1.5, "docs": 1.5, "comments": 1.5, "tests": 1.5}
-"""Markers per 1,000 words. Well-written projects of our field have 0.3 to 0.8."""
+"""Markers per 1,000 words. Well-written projects in our field have 0.3 to 0.8."""
 SLACK = 1.0
 """How far a rate may be below its ceiling before the ceiling has to be lowered."""
 MARKERS = {
@@ -78,7 +78,7 @@ def markers(text: str) -> int:
 
 
 def texts(root: Path) -> Iterator[Text]:
-    """Yield every text of a tree: sentences in strings, comments, test names, templates and pages."""
+    """Yield every text in a tree: sentences in strings, comments, test names, templates and pages."""
     for path in _files(root):
         if path.suffix == ".py":
             yield from _python(path, is_test="tests" in path.relative_to(root).parts)

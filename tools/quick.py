@@ -1,6 +1,6 @@
 """Check what changed, in about a minute: `make quick`.
 
-Runs ruff and mypy on the changed files, import-linter, the check of our English, and the tests of the changed modules:
+Runs ruff and mypy on the changed files, import-linter, the plain-English check, and the tests of the changed modules:
 changed test files first, then test files that import a changed module, then the pure tests of the core. Tests that do
 not start within the time limit are left to `make test`.
 """
@@ -28,7 +28,7 @@ def git(*arguments: str) -> list[str]:
 
 
 def changed() -> list[str]:
-    """Return the Python files that differ from BASE, those of the last commit if nothing differs."""
+    """Return the Python files that differ from BASE, or if none do, the files that the last commit changed."""
     found = {*git("diff", "--name-only", BASE), *git("ls-files", "--others", "--exclude-standard")}
     found = found or {*git("diff", "--name-only", "HEAD~1", "HEAD")}
     return sorted(name for name in found if name.endswith(".py") and (ROOT / name).exists())

@@ -31,7 +31,7 @@ class Module:
     code: int
     comments: int
     functions: Sequence[int]
-    """The lines of each function, including its docstring."""
+    """The number of lines of each function, including its docstring."""
     imports: set[str] = field(default_factory=set[str])
 
     @property
@@ -95,7 +95,7 @@ def cycle(found: Sequence[Module]) -> Sequence[str]:
 
 
 def inside(found: Sequence[Module]) -> float:
-    """Return the share of imports between modules of features that stay within one feature."""
+    """Return the share of imports between feature modules that stay within a single feature."""
     tops = {each.name: each.top for each in found}
     pairs = [
         (each.top, tops[name])
@@ -111,7 +111,7 @@ def percentile(values: Sequence[int], share: float) -> int:
 
 
 def upward(pyproject: Mapping[str, Any]) -> int:
-    """Return how many imports against the order of the layers are still allowed."""
+    """Return how many imports that violate the order of the layers are still allowed."""
     contracts = pyproject["tool"]["importlinter"]["contracts"]
     return sum(len(each.get("ignore_imports", ())) for each in contracts)
 
@@ -134,7 +134,7 @@ def report(package: Path) -> list[tuple[str, str, str]]:
         ("lines per function, p99", f"{percentile(lengths, 0.99)}", "≤ 80"),
         ("modules in the largest folder", f"{size} ({largest})", "≤ 25"),
         ("import cycles", " > ".join(loop) if loop else "0", "0"),
-        ("imports between features that stay inside", f"{inside(found):.0%}", "≥ 85%"),
+        ("feature imports within a single feature", f"{inside(found):.0%}", "≥ 85%"),
         ("imports that still point up", f"{upward(pyproject)}", "0"),
         ("comments per 100 lines of code", f"{100 * sum(each.comments for each in found) / code:.1f}", "3–6"),
     ]

@@ -1,4 +1,4 @@
-"""Verifies the output of `assent audit export` without any code of Assent, and is short enough to be reviewed.
+"""Verifies the output of `assent audit export` without using any of Assent's code. Short enough to be reviewed.
 
 `python verify_export.py EXPORT` exits with 0, or with 1 and a line per finding. Needs Python 3.11 and `cryptography`.
 """
@@ -27,7 +27,7 @@ def node(left: bytes, right: bytes) -> bytes:
 
 
 def climb(start: bytes, here: int, last: int, path: list[bytes]) -> tuple[bytes, bytes]:
-    """Follow a path to the root of the entries up to the start, and to the root of all (RFC 9162, 2.1.3 and 4)."""
+    """Follow a path to two roots: of the entries up to the start, and of all entries (RFC 9162, 2.1.3 and 4)."""
     old = new = start
     for part in path:
         if last == 0:
@@ -168,7 +168,7 @@ class Verifier:
         for text in anchors.read_text("utf-8").splitlines() if anchors else ():
             told = json.loads(text)
             if self.notes.get(told["number"]) != told["note"]:
-                self.found.append(f"checkpoint {told['number']} of the anchor file is missing or differs")
+                self.found.append(f"checkpoint {told['number']} from the anchor file is missing or different")
 
 
 def verify(export: Path, *, keys: list[str], anchors: Path | None) -> Verifier:

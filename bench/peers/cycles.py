@@ -1,7 +1,7 @@
-"""Measures cycles in the same way for every peer; imports only the standard library, because their environments differ.
+"""Measures cycles in the same way for every peer. Imports only the standard library, because environments differ.
 
-In a cycle, an agent asks and stops, a person releases it, and the agent resumes. The measured time includes asking, and
-the time between the release and resuming, but not the person's time to answer.
+In a cycle, an agent asks a question and stops, a person releases the breakpoint, and the agent resumes. The measured
+time includes asking and the time between releasing and resuming, but not the time that the person takes to answer.
 """
 
 import asyncio

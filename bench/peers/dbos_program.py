@@ -1,4 +1,4 @@
-"""DBOS: a workflow that receives a message and the code that sends it, in one process and without authentication."""
+"""DBOS: a workflow that waits for a message, and code that sends it, in one process and without authentication."""
 
 import threading
 import time

@@ -17,7 +17,7 @@ class Unavailable(Exception):
 
 
 def python_of(name: str) -> Path:
-    """Return the interpreter of a peer's environment; create it if it is missing or has other versions."""
+    """Return the interpreter of a peer's environment. Create the environment if it is missing or outdated."""
     wanted = HERE / f"{name}.txt"
     folder = BUILD / name
     python, stamp = folder / "bin" / "python", folder / "versions.sha256"

@@ -197,4 +197,4 @@ PEERS = (
     Peer("Prefect (polls every second)", "pause and resume", _prefect, ("sqlite",),
          replace(QUICK, alone=8, at_once=2, poll=1.0)),
 )  # fmt: skip
-"""Peers that poll are released at random moments of their interval. They mostly sleep, so cycles run concurrently."""
+"""Polling peers are released at random moments in their interval. They mostly sleep, so cycles run concurrently."""

@@ -1,7 +1,7 @@
 """An OpenAI Agents SDK agent that deploys only after an approval. The model is scripted.
 
 With ASSENT_URL and ASSENT_TOKEN set: python examples/agents/openai_agent.py --state /tmp/deployer
-Kill it while it waits and start it again: it resumes from the state saved in Assent. The folder holds its name.
+Kill it while it waits and start it again: it resumes from the state saved in Assent. The folder stores the run's name.
 """
 
 import argparse

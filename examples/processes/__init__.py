@@ -1,1 +1,1 @@
-"""Example processes to copy into a server's folder. Each one shows one way to use breakpoints."""
+"""Example processes to copy into a server's process folder. Each shows one way to use breakpoints."""

@@ -7,7 +7,7 @@ from assent import Context, process
 
 @process
 async def auto_approval(_: object, ctx: Context) -> dict[str, Any]:
-    """Star a repository; after enough approvals it is approved automatically."""
+    """Ask before starring a repository; after enough approvals, approve automatically."""
     starred = await ctx.breakpoint(
         "Confirm repository star?",
         title="Star Repository",

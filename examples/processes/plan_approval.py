@@ -15,7 +15,7 @@ def implement(plan: str) -> dict[str, Any]:
 
 @process
 async def plan_approval(inputs: dict[str, Any], ctx: Context) -> dict[str, Any]:
-    """Plan a feature, have the plan reviewed, implement it."""
+    """Plan a feature, have the plan reviewed, and implement it."""
     plan = await ctx.task(write_plan, inputs["feature"])
     await ctx.save_file("artifacts/plan.md", plan)
 

@@ -11,7 +11,7 @@ def improve(iteration: int) -> int:
 
 @process
 async def quality_score(inputs: dict[str, Any], ctx: Context) -> dict[str, int]:
-    """Improve until the target score is reached or a reviewer stops it."""
+    """Improve the score until it reaches the target or a reviewer decides to stop."""
     target, most = inputs["target"], inputs["most"]
     iteration = score = 0
     while score < target and iteration < most:

@@ -143,7 +143,7 @@ class Node(Registry):
             self._tasks += [asyncio.ensure_future(loop()) for loop in self.worker_loops]
 
     async def stop(self) -> None:
-        # First everything that uses the database or outbound connections, then these connections.
+        # Stop everything that uses the database or outbound connections before closing them.
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

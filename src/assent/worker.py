@@ -14,7 +14,7 @@ _log = structlog.get_logger()
 
 
 def work(settings: Settings, *, on_ready: Callable[[str], None] = lambda _: None) -> None:
-    """Run a worker without HTTP until it receives a stop signal; call `on_ready` with its id once it accepts jobs."""
+    """Run a worker without HTTP until it receives a stop signal; call `on_ready` with its ID once it accepts jobs."""
     configure_logging(settings.log_format, settings.log_level)
     asyncio.run(_work(settings, on_ready))
 

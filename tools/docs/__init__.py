@@ -1,6 +1,6 @@
 """Writes the pages of docs/reference that are generated from the code: `python -m tools.docs` or `make docs`.
 
-`python -m tools.docs cli` writes one page. Each page has a module here, and its hand-written parts in tools/*_notes.md.
+`python -m tools.docs cli` writes one page. Each page has a module here. Its hand-written parts are in tools/*_notes.md.
 """
 
 from collections.abc import Callable, Mapping

@@ -34,7 +34,7 @@ CODES = sorted(error.code for error in STATUS)
 INLINE = 6
 """Objects with at most this many fields are shown where they are used, unless their fields have descriptions."""
 HUGE = 2**31
-"""Limits from this size on are not shown, because they only guard against overflow."""
+"""Limits of this size or more are not shown, because they only guard against overflow."""
 PLAIN = {"string", "integer", "number", "boolean", "object", "any", "list of strings", "time"}
 Schema = Mapping[str, Any]
 

@@ -57,7 +57,7 @@ def _callable(path: str, command: Any) -> Iterator[tuple[str, Command]]:  # noqa
 
 
 def options(command: Command) -> list[Option]:
-    """Return the options that help shows."""
+    """Return the options that are shown in the help."""
     return [each for each in command.params if isinstance(each, TyperOption) and not each.hidden]
 
 

@@ -1,4 +1,4 @@
-"""Hand-written input of the generated pages: an introduction, then notes that begin with `@ NAME`."""
+"""Hand-written input for the generated pages: an introduction, then notes that begin with `@ NAME`."""
 
 import re
 from collections.abc import Mapping

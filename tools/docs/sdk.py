@@ -108,7 +108,7 @@ def _results(texts: Texts) -> str:
 
 
 def _named(kind: object) -> str:
-    """Return a type as text; a choice of texts is a str."""
+    """Return a type as text; a choice of strings is a str."""
     if get_origin(kind) is Literal:
         return "str"
     if get_origin(kind) in {Union, UnionType}:
@@ -148,11 +148,8 @@ def _errors(texts: Texts) -> str:
     return _rows(("exception", "when"), ((f"`{name}`", text) for name, text in _checked(texts, own).items()))
 
 
-# Signatures as in the source
-
-
 def _node(function: Any) -> ast.FunctionDef | ast.AsyncFunctionDef:  # noqa: ANN401  # any callable
-    """Return the definition of a function; of several overloads, the one that names the most arguments."""
+    """Return the definition of a function. If it is overloaded, return the overload with the most arguments."""
     plain = inspect.unwrap(function)
     tree = ast.parse(inspect.getsource(sys.modules[plain.__module__]))
     path = plain.__qualname__.split(".")

@@ -117,14 +117,14 @@ def gate(  # noqa: PLR0913  # the options of the command
         typer.Option(
             min=0,
             metavar="SECONDS",
-            help="Maximum time to wait; on timeout, cancel the breakpoint and exit with 14",
+            help="Maximum time to wait; on timeout, cancel the breakpoint and exit with code 14",
         ),
     ] = None,
     patience: Patience = LONG_PATIENCE,
     local: Local = False,
     as_json: Json = False,
 ) -> None:
-    """Run a command only if it is approved, and exit with the exit code of the command."""
+    """Run a command only if it is approved, and exit with the command's exit code."""
     facts = _facts_or_exit(command)
     asking = Asking(
         agent_id=agent_id,
@@ -236,7 +236,7 @@ def _failed(error: CannotRun) -> int:
 
 
 def _facts(command: Sequence[str]) -> dict[str, Any]:
-    """Return what would run, where and as which user. This is shown to the reviewer and compared before it runs."""
+    """Return what would run, where and as which user. Reviewers see these facts, which are later checked again."""
     for word in command:
         if not _sendable(word):
             msg = "The command contains bytes that are not valid text, so reviewers cannot read it."
@@ -263,7 +263,7 @@ def _sendable(word: str) -> bool:
 
 def _program(name: str) -> Path:
     """Find the program as a shell would, before asking a reviewer."""
-    # Made absolute, so that neither PATH nor the current directory can select another program later.
+    # Make the path absolute, so that neither PATH nor the current directory can select another program later.
     found = shutil.which(name)
     if found is not None:
         return Path(found).absolute()

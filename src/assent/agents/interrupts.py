@@ -1,4 +1,4 @@
-"""LangGraph interrupts as questions, and answers as the values that resume a graph, without importing LangGraph."""
+"""Converts LangGraph interrupts to questions, and answers to resume values, without importing LangGraph."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,11 +46,11 @@ class Review:
     question: str
     allowed: frozenset[Kind]
     editable: Sequence[str] | None = None
-    """None for all values that can be changed."""
+    """None means all arguments whose values can be changed."""
     more: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """Options or a form for the reviewer."""
     refusals: Sequence[Kind] = ("reject", "respond")
-    """The ways to tell the graph that it was not approved, in order of preference."""
+    """The ways to tell the graph that the call was not approved, in order of preference."""
 
     @property
     def shown(self) -> dict[str, Json]:
@@ -63,10 +63,10 @@ class Review:
     def call(self, thread: str, interrupt_id: str, position: int) -> ToolCall:
         shown = self.shown
         names = self.arguments if self.editable is None else self.editable
-        # A value that JSON cannot represent is shown by its description, which a reviewer must not edit.
+        # A value that JSON cannot represent is shown as a description, which a reviewer must not edit.
         changeable = [name for name in names if name in shown and shown[name] == self.arguments[name]]
         editable = changeable if "edit" in self.allowed else []
-        # The digest of a call does not cover the question, with which the meaning of the arguments can change.
+        # A call's digest does not cover the question, which can change the meaning of the arguments.
         rest = sha256(canonical([self.question, editable, sorted(self.allowed), self.more]))[:16]
         return ToolCall(
             door=DOOR,
@@ -137,7 +137,7 @@ class Question:
 
 def question_of(interrupt_id: str, value: Json, *, schema: Json, node: str) -> Question:
     """Parse an interrupt; `schema` describes the expected answer, `node` is where it comes from."""
-    # The most specific format first: every value that matches none of them is a plain question.
+    # Try the most specific formats first. A value that matches none of them is a plain question.
     if is_object(value) and _are_calls(value.get("action_requests")):
         return _batch(interrupt_id, value)
     if is_object(value) and value.get("type") == "tool_approval" and _are_calls([value]):
@@ -225,7 +225,7 @@ def _inbox_review(request: Mapping[str, Json]) -> Review:
         question=_text(request.get("description")),
         allowed=allowed,
         more=_answer_form(allowed),
-        # An `ignore` carries no text; as a response, the reason reaches the model.
+        # Prefer a response, because its text reaches the model, whereas an `ignore` carries no text.
         refusals=("respond", "reject"),
     )
 

@@ -1,4 +1,4 @@
-"""LangGraph and LangChain: creates a breakpoint for each question of an interrupt and resumes the thread.
+"""LangGraph and LangChain: creates a breakpoint for each question in an interrupt and resumes the thread.
 
 The core is a flow, as in the SDK. It calls the graph through listeners that use either `invoke` or `ainvoke`, which is
 the only difference between `run` and `arun`.
@@ -35,12 +35,12 @@ except ImportError as missing:
 __all__ = ["Answer", "Graph", "Progress", "aask", "approval", "aresume", "arun", "ask", "resume", "run"]
 
 STRICT_RESUME = "__pregel_strict_resume"
-"""Makes LangGraph reject an answer to an interrupt that is no longer pending, instead of passing it to the next one."""
+"""Makes LangGraph reject an answer to an interrupt that is no longer pending, instead of passing it on."""
 Result = TypeVar("Result")
 
 
 class Graph(Protocol):
-    """The methods required of a compiled graph or an agent. It needs a checkpointer, which stores its threads."""
+    """The methods required of a compiled graph or agent, which must have a checkpointer to store its threads."""
 
     def get_state(self, config: RunnableConfig) -> StateSnapshot: ...
     def aget_state(self, config: RunnableConfig) -> Awaitable[StateSnapshot]: ...
@@ -157,7 +157,7 @@ def resume(
     context: Any = None,  # noqa: ANN401  # the graph's type
     **terms: Unpack[Terms],
 ) -> Progress:
-    """Resume a thread if all of its questions are decided; ask those that have not been asked. Does not wait."""
+    """Resume a thread if all of its questions have been decided; ask any new questions. Does not wait."""
     thread = _thread(graph, config, context)
     with contextlib.nullcontext(client) if client is not None else Assent() as assent:
         return assent.perform(_progressing(_Desk(assent.calls, thread.id, terms), thread))
@@ -318,12 +318,12 @@ class _Desk:
         try:
             raised = yield from self.calls.create(call.question, idempotency_key=call.key, **said)
         except IdempotencyMismatch:
-            # The same question was asked before with other terms, or by a program with another name.
+            # The same question was asked before with different terms, or by a program with a different name.
             raised = yield from self._raised_before(call)
         return _Put(review, call, raised)
 
     def _raised_before(self, call: ToolCall) -> Flow[Breakpoint]:
-        # A mismatch does not reveal the earlier breakpoint, so search for it among the questions of this run.
+        # The error does not identify the earlier breakpoint, so search for it among this run's questions.
         page = yield from self.calls.list(run_id=call.run_id, gate=call.gate, limit=200)
         for each in page.items:
             found = yield from self.calls.get(each.id)
@@ -358,7 +358,7 @@ def _driving(desk: _Desk, thread: _Thread, given: Any) -> Flow[Any]:  # noqa: AN
         output = yield from thread.begun(state, given)
         state = yield from thread.read()
     answered: set[str] = set()
-    # Answers let the graph run on to further interrupts, so read the state again after each batch.
+    # Answers may let the graph continue to further interrupts, so read the state again after each batch.
     while questions := _questions(state):
         _refuse_again(questions, answered)
         rulings = yield from desk.decided(questions)
@@ -392,7 +392,7 @@ def _progressing(desk: _Desk, thread: _Thread) -> Flow[Progress]:
 
 
 def _refuse_again(questions: Sequence[Question], answered: set[str]) -> None:
-    # In older versions, all questions of a node have the same ID, so the answer to one would also be used for the next.
+    # In older LangGraph versions, a node's questions share an ID, so the answer to one would also be used for the next.
     again = answered.intersection(each.id for each in questions)
     if again:
         raise NotApproved(f"Interrupt {again.pop()} has already been answered, but the graph raised it again.")
@@ -400,10 +400,10 @@ def _refuse_again(questions: Sequence[Question], answered: set[str]) -> None:
 
 
 def _sent(thread: _Thread, questions: Sequence[Question], rulings: Sequence[Ruling]) -> Flow[Any]:
-    """Resume with all answers, at once unless one of them might not have the expected type.
+    """Resume with all answers in one batch, except those that might not have the expected type.
 
-    If LangGraph rejects one answer of a batch, it forgets that the others have run. Answers that might be rejected are
-    therefore sent first, one at a time.
+    If LangGraph rejects one answer in a batch, it forgets that the tasks for the other answers have run. Answers that
+    might be rejected are therefore sent first, one at a time.
     """
     left = iter(rulings)
     every = [(each, [next(left) for _ in each.reviews]) for each in questions]

@@ -1,7 +1,7 @@
 """OpenAI Agents SDK: asks about each tool call that needs approval, and stores the state of the run on the server.
 
-The SDK does not sign the state, so anyone able to alter it could have anything run. It is therefore stored as a context
-file of the questions, is covered by their content hash, and is compared with that hash before a run resumes.
+The SDK does not sign the state, so anyone who can alter it could run anything. The state is therefore stored as a
+context file of the questions. Their content hashes cover the state, which is verified before a run resumes.
 """
 
 import json
@@ -39,7 +39,7 @@ Context = TypeVar("Context")
 @strict_class
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approvals:
-    """Runs agents, and asks about each tool call that needs approval before it runs."""
+    """Runs agents, and requests approval for the tool calls that need it before they run."""
 
     client: AsyncAssent
     terms: Terms = field(default_factory=Terms)
@@ -59,7 +59,7 @@ class Approvals:
         thread: str,
         **options: Unpack[RunOptions[Context]],
     ) -> RunResult:
-        """Run an agent to its end, including reviewers' answers; the options are those of Runner.run.
+        """Run an agent to completion, asking reviewers as needed. The options are those of Runner.run.
 
         The thread is the permanent name of this run. If a question cannot be asked, AssentError is raised and no call
         runs.
@@ -181,7 +181,7 @@ def _raw(item: ToolApprovalItem) -> Mapping[str, Any]:
 
 
 def _said(value: Json) -> Json:
-    """Return JSON without null fields, in which the two forms of a call differ."""
+    """Return JSON without null fields, because the two forms of a call differ in them."""
     if is_object(value):
         return {name: _said(each) for name, each in value.items() if each is not None}
     return [_said(each) for each in value] if is_array(value) else value
@@ -192,7 +192,7 @@ def _content(state: RunState[Any, Agent[Any]]) -> bytes:
 
 
 def _bare(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a state without possible secrets: the context, and the credentials for hosted servers.
+    """Return a state without the parts that may contain secrets: the context, and the credentials for hosted servers.
 
     Neither is needed to resume: the caller passes both again, as an option and in the agent's tools.
     """
@@ -226,7 +226,7 @@ def _fetched(calls: Calls, breakpoint_id: str) -> Flow[_Kept]:
         raise InvalidRequest(f"{breakpoint_id} was not created by the OpenAI Agents SDK, so it has no saved state.")
     content = yield from calls.file(breakpoint_id, 0)
     if sha256(content) != digest:
-        raise DigestMismatch(f"The saved state for {breakpoint_id} differs from the one that was reviewed.")
+        raise DigestMismatch(f"The saved state for {breakpoint_id} differs from the state that was reviewed.")
     return _Kept(thread, (payload.get("callId"), payload.get("callDigest")), content)
 
 

@@ -34,10 +34,10 @@ class Approvals:
     """How to ask about the tool calls of one conversation."""
 
     thread: str
-    """The permanent name of the conversation, by which its questions are found again."""
+    """The conversation's permanent name, which is used to find its questions again."""
     terms: Terms = field(default_factory=Terms)
     editable: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
-    """The arguments that the reviewer can change, by the name of the tool."""
+    """The arguments that the reviewer can change, by tool name."""
     timeout: float | None = None
     """Seconds to wait before StillWaiting is raised; the questions stay pending."""
 
@@ -49,7 +49,7 @@ class Approvals:
     ) -> DeferredToolResults:
         """Ask about every call that needs approval, wait for all answers, and return the input for the next run.
 
-        `messages` are those from which the next run continues. Calls that are executed elsewhere are left to the
+        `messages` are the messages from which the next run continues. Calls that are executed elsewhere are left to the
         caller. If a question cannot be asked, AssentError is raised and no call runs.
         """
         return await client.perform(self._decided(client.calls, requests, messages))

@@ -26,7 +26,7 @@ from assent.core.seats import Deputy
 from assent.core.strategies import Decision, Vote, verdict
 
 SPOKEN = frozenset({"commented", "responded"})
-"""Events whose metadata contains what people wrote; purging deletes it."""
+"""Events whose metadata contains people's input, which a purge deletes."""
 _ENDS = frozenset(status.value for status in TERMINAL)
 _PLAIN = frozenset(
     {
@@ -38,7 +38,7 @@ _PLAIN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A response with other columns of its row; `known_as` is the name of the person that the row refers to."""
+    """A response with additional columns of its row; `known_as` is the name of the person that the row refers to."""
 
     response: Response
     person_id: str
@@ -48,7 +48,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class FileNamed:
-    """An entry for a context file; purging deletes its path and language."""
+    """An entry for a context file; a purge deletes its path and language."""
 
     n: int
     path: str
@@ -95,7 +95,7 @@ def kept_digest(
     comments: Sequence[Comment],
     files: Sequence[FileNamed],
 ) -> str:
-    """Return the digest of what remains after a purge and is not covered by any other event."""
+    """Return the digest of the data that remains after a purge and is not covered by any other event."""
     kept = {
         "project": project,
         "runId": run_id,
@@ -109,7 +109,7 @@ def kept_digest(
 
 def _kept_answer(answer: Answer) -> list[Json]:
     said = answer.response
-    # Left out if empty, so that earlier purges still verify.
+    # Omitted if not set, so that the digests of earlier purges remain valid.
     reset: list[Json] = [said.after_reset_by] if said.after_reset_by is not None else []
     return [
         answer.person_id,
@@ -127,13 +127,13 @@ def _kept_answer(answer: Answer) -> list[Json]:
 
 
 def purge(current: Chained, *, at: int, kept: str) -> Event:
-    """Return the event that records a purge: every event up to a head, and the digest of the remaining data."""
+    """Return the event that records a purge, with the number of events, their head and a digest of what remains."""
     metadata = {"events": current.version, "head": current.head, "kept": kept}
     return next_event(current, PURGED, actor=RETENTION, at=at, metadata=metadata)
 
 
 def findings(stored: Stored) -> list[Finding]:
-    """Return every inconsistency in a breakpoint's rows; empty if they were not tampered with."""
+    """Return every inconsistency in a breakpoint's rows, which would indicate tampering."""
     try:
         return list(_findings(stored))
     except UNREADABLE as error:
@@ -166,7 +166,7 @@ def _chain(stored: Stored) -> Iterator[Finding]:
 
 def _hash(event: Event) -> str:
     body = event_body(event.breakpoint_id, event.seq, event.type, event.actor, event.at)
-    # Purging replaces the metadata of these events by its digest; in other events, a digest would be tampering.
+    # A purge replaces the metadata of these events with its digest; in other events, a digest would indicate tampering.
     body["metadata"] = (event.type in SPOKEN and stubbed(event.metadata)) or sha256(canonical(event.metadata))
     return seal(event.previous, body)
 
@@ -187,7 +187,7 @@ class _Said:
 
 @dataclass(slots=True)
 class _Told:
-    """The fold of the events."""
+    """The state that results from folding the events."""
 
     breakpoint_id: str
     end: Event | None = None
@@ -320,7 +320,7 @@ def _expected_result(current: Breakpoint, stored: Stored) -> Mapping[str, Json] 
 
 
 def _as_in(result: Mapping[str, Json], responses: Sequence[Response]) -> list[Response]:
-    """Sort the responses as in the result, because two at the same moment can be in either order."""
+    """Sort the responses as in the result, because simultaneous responses can be in either order."""
     listed: list[Json] = [each.get("respondedBy") for each in result.get("allResponses") or ()]
     names = [each.person for each in responses]
     if sorted(listed) != sorted(names):
@@ -329,7 +329,7 @@ def _as_in(result: Mapping[str, Json], responses: Sequence[Response]) -> list[Re
 
 
 def _decided_rightly(current: Breakpoint, answers: Sequence[Answer]) -> bool:
-    # Without a decision by a person, only a rule can have approved it.
+    # If no person made a decision, only a rule can have approved the breakpoint.
     if current.decision is None or current.ended_by is None or current.ended_by.kind is not Kind.PERSON:
         return current.decision is not Decision.APPROVED or (
             current.ended_by is not None and current.ended_by.kind is Kind.RULE
@@ -340,7 +340,7 @@ def _decided_rightly(current: Breakpoint, answers: Sequence[Answer]) -> bool:
         return False
     if deciding[0].override:
         return deciding[0].approved is (current.decision is Decision.APPROVED)
-    # Overrides by admins are not votes of experts.
+    # Admin overrides do not count as votes by experts.
     votes = [Vote(each.person, each.approved, each.after_reset_by) for each in given if not each.override]
     return verdict(current.strategy, votes, len(current.seats)) is current.decision
 

@@ -1,7 +1,7 @@
-"""Checkpoints: the size and the root of the log of all events at one moment, signed with Ed25519.
+"""Checkpoints: the size and root of the log of all events at a point in time, signed with Ed25519.
 
-A checkpoint is a signed note (C2SP signed-note and tlog-checkpoint), so that other programs can verify it: origin,
-size, root, and two extension lines with the number and the time.
+A checkpoint is a signed note (C2SP signed-note and tlog-checkpoint), so that other programs can verify it. It contains
+the origin, size and root, and two extension lines with the number and the time.
 """
 
 import base64
@@ -35,7 +35,7 @@ class Checkpoint:
     """The signed statement that the log had this size and this root."""
 
     origin: str
-    """The name of the log, the same in all its checkpoints, regardless of the key."""
+    """The name of the log, which is the same in all checkpoints, regardless of the key."""
     number: int
     size: int
     root: bytes
@@ -62,7 +62,7 @@ def verifier_key(origin: str, public: bytes) -> str:
 
 
 def read_verifier_key(text: str) -> tuple[str, bytes]:
-    """Parse a public key in that format, and return its ID and bytes."""
+    """Parse a public key in the format of `verifier_key`, and return the key's ID and bytes."""
     origin, _, rest = text.strip().partition("+")
     named, _, spelt = rest.partition("+")
     public = _bytes(spelt).removeprefix(_ED25519)
@@ -73,7 +73,7 @@ def read_verifier_key(text: str) -> tuple[str, bytes]:
 
 
 def sign(checkpoint: Checkpoint, seed: bytes) -> str:
-    """Return the signed note."""
+    """Return the checkpoint as a signed note."""
     private = Ed25519PrivateKey.from_private_bytes(seed)
     text = checkpoint.text()
     named = bytes.fromhex(key_id(checkpoint.origin, private.public_key().public_bytes_raw()))
@@ -93,7 +93,7 @@ def read(note: str) -> tuple[Checkpoint, str]:
         root=_bytes(found["root"]),
         at=_moment(found["at"]),
     )
-    # Only one spelling is valid, so that equal checkpoints have equal notes.
+    # Only the canonical form is valid, so that equal checkpoints have equal notes.
     if checkpoint.text() != found["text"]:
         msg = "this is not a checkpoint in the format that Assent writes"
         raise BadCheckpoint(msg)
@@ -121,7 +121,7 @@ def _spelt(value: bytes) -> str:
 
 
 def _bytes(text: str) -> bytes:
-    """Decode base64, accepting only the canonical spelling of a value."""
+    """Decode base64, accepting only the canonical encoding of a value."""
     msg = "this is not base64"
     try:
         found = base64.b64decode(text)

@@ -1,4 +1,4 @@
-"""The endpoints and pages of the audit."""
+"""The audit endpoints and pages."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Checks that the log matches all events, and that its checkpoints match the log."""
+"""Checks that the log matches all events, and that the checkpoints match the log."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class SignedSize(Protocol):
 
 
 def about(subject_id: str | None, seq: int | None, what: str) -> Finding:
-    """Return a finding about an event of a breakpoint, of a rule or of an admin chain."""
+    """Return a finding about an event of a breakpoint, rule or admin chain."""
     if subject_id is not None and is_admin_chain(subject_id):
         return Finding(Part.LOG, None, seq, what, admin_chain=subject_id)
     if subject_id is not None and subject_id.startswith("rule-"):
@@ -54,14 +54,14 @@ class LogCheck:
     position: int = 0
     """The expected position of the next entry: the size of the tree, unless entries are missing."""
     made: list[merkle.Subtree] = field(default_factory=list[merkle.Subtree])
-    """The completed subtrees that the caller has not yet compared with the stored ones."""
+    """Completed subtrees that the caller has not yet compared with the stored hashes."""
     number: int = 0
     at: int = 0
     forked: bool = False
-    """Whether a root did not match; all later ones will not match either, so only the first is reported."""
+    """True if a root did not match. No later root can match either, so only the first mismatch is reported."""
 
     def entry(self, position: int, subject_id: str, seq: int, logged: str, happened: str | None) -> Iterator[Finding]:
-        """Add the next entry, and yield what is wrong with it."""
+        """Add the next entry, and yield any problems with it."""
         if position != self.position:
             yield about(subject_id, seq, f"the log entries before it are missing, starting at position {self.position}")
         self.position = position + 1
@@ -81,7 +81,7 @@ class LogCheck:
             signed = check(stored.note, self.keys)
             _, key_id = read(stored.note)
         except BadCheckpoint as error:
-            # Without a valid signature, its content proves nothing, so it is not compared.
+            # Without a valid signature, the checkpoint's content proves nothing, so it is not compared.
             yield _said(f"{name} is not valid: {error}")
             return
         said = (signed.number, signed.size, signed.root.hex(), signed.at, key_id)
@@ -96,13 +96,13 @@ class LogCheck:
             yield _said(f"{name} does not match the log")
 
     def subtree(self, kept: bytes | None, made: merkle.Subtree) -> Iterator[Finding]:
-        """Compare a stored hash with the computed one."""
+        """Compare the stored hash of a subtree with the computed hash."""
         if kept != made.hash and not self.forked:
             yield _said(f"the stored hash {made.n} at level {made.level} does not match the log")
 
 
 def anchor_findings(where: str, anchored: Mapping[str, object], stored: SignedSize | None) -> Iterator[Finding]:
-    """Compare a checkpoint that was published elsewhere with the stored one of the same number."""
+    """Compare a checkpoint that was published elsewhere with the stored checkpoint of the same number."""
     name = f"checkpoint {anchored['number']}"
     if stored is None:
         yield _said(f"{name} is in {where}, but not in the database: it was removed, or an older backup was restored")

@@ -1,7 +1,7 @@
 """A Merkle tree over an append-only log (RFC 6962): its root, and proofs of inclusion and consistency.
 
-Hashes of complete subtrees are stored only for every eighth level, about four thousand for a log of a million entries.
-Others are computed from at most 128 hashes of the stored level below.
+Hashes of complete subtrees are stored only for every eighth level: about four thousand hashes for a million entries.
+Other hashes are computed from at most 128 hashes of the nearest stored level below.
 """
 
 import hashlib
@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 STEP = 8
-"""Hashes are stored for levels that are multiples of this; level 0 contains the entries themselves."""
+"""Hashes are stored for levels that are multiples of this number; level 0 contains the entries themselves."""
 EMPTY = hashlib.sha256().digest()
 
 Kept: TypeAlias = Callable[[int, int, int], Sequence[bytes]]
-"""Returns stored hashes; the arguments are a level, the number of the first hash, and how many."""
+"""Returns stored hashes; the arguments are a level, the number of the first hash, and the number of hashes."""
 
 
 def leaf(entry: bytes) -> bytes:
@@ -28,7 +28,7 @@ def node(left: bytes, right: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Subtree:
-    """A complete subtree: the n-th of its level, over 2^level entries."""
+    """A complete subtree: the n-th on its level, covering 2^level entries."""
 
     level: int
     n: int
@@ -37,13 +37,13 @@ class Subtree:
 
 @dataclass(slots=True)
 class Growing:
-    """A tree that grows entry by entry, and keeps one hash for each binary 1 in its size."""
+    """A tree that grows entry by entry, and keeps one hash for each 1 bit in its size."""
 
     size: int = 0
     peaks: list[bytes] = field(default_factory=list[bytes])
 
     def add(self, entry: bytes) -> list[Subtree]:
-        """Append the hash of an entry; return the subtrees that it completed and that must be stored."""
+        """Append the hash of an entry; return the newly completed subtrees that must be stored."""
         whole, level, n = entry, 0, self.size
         kept: list[Subtree] = []
         while n & 1:
@@ -66,7 +66,7 @@ class Growing:
 
 
 def grown(kept: Kept, size: int) -> Growing:
-    """Rebuild the tree of a size from the stored hashes."""
+    """Rebuild the tree of the given size from the stored hashes."""
     peaks: list[bytes] = []
     start = 0
     for level in reversed(range(size.bit_length())):
@@ -77,7 +77,7 @@ def grown(kept: Kept, size: int) -> Growing:
 
 
 def inclusion(kept: Kept, position: int, size: int) -> list[bytes]:
-    """Return the proof that an entry is at this position in the tree of a size."""
+    """Return the proof that an entry is at this position in the tree of the given size."""
     if not 0 <= position < size:
         msg = f"position {position} is not in a tree of size {size}"
         raise ValueError(msg)
@@ -95,7 +95,7 @@ def inclusion(kept: Kept, position: int, size: int) -> list[bytes]:
 
 
 def consistency(kept: Kept, first: int, second: int) -> list[bytes]:
-    """Return the proof that the tree of the first size is the beginning of the tree of the second size."""
+    """Return the proof that the tree of size `first` is a prefix of the tree of size `second`."""
     if not 0 < first <= second:
         msg = f"a tree of size {first} is not a prefix of a tree of size {second}"
         raise ValueError(msg)
@@ -134,12 +134,12 @@ def includes(entry: bytes, position: int, size: int, path: Sequence[bytes], root
 
 
 def continues(first: int, first_root: bytes, second: int, second_root: bytes, path: Sequence[bytes]) -> bool:
-    """Return whether a path proves that one tree is the beginning of another (RFC 9162, 2.1.4.2)."""
+    """Return whether a path proves that one tree is a prefix of another (RFC 9162, 2.1.4.2)."""
     if first == second:
         return not path and first_root == second_root
     if not 0 < first < second or not path:
         return False
-    # If the first size is a power of two, its root is a node of the second tree, so the path does not contain it.
+    # If the first size is a power of two, the first root is a node of the second tree, so the path does not contain it.
     rest = list(path) if first & (first - 1) else [first_root, *path]
     at, last = first - 1, second - 1
     while at & 1:
@@ -164,7 +164,7 @@ def _split(count: int) -> int:
 
 
 def _range(kept: Kept, start: int, end: int) -> bytes:
-    """Return the root over a range, which consists of complete subtrees that get smaller from left to right."""
+    """Return the root of a range that consists of complete subtrees, ordered from largest to smallest."""
     count = end - start
     if count & (count - 1) == 0:
         return _whole(kept, count.bit_length() - 1, start >> count.bit_length() - 1)

@@ -19,7 +19,7 @@ from assent.people.preferences import read as read_preferences
 from assent.platform.admin_events import BASELINE, AdminEvent
 
 CLOCK_SKEW = 300 * SECOND
-"""How far the clocks of two nodes may differ: one records a change of a route, the other creates a breakpoint."""
+"""Tolerated clock difference between a node that records a route change and a node that creates a breakpoint."""
 PREFERENCES = "notification-preferences:"
 Versions = Sequence[AdminEvent]
 """The recorded versions of one subject, oldest first."""
@@ -27,14 +27,14 @@ Versions = Sequence[AdminEvent]
 
 @dataclass(frozen=True, slots=True)
 class RouteLog:
-    """Every recorded version of every route by project and subject, and of every person's preferences by name."""
+    """All recorded versions of routes, by project and subject, and of people's preferences, by name."""
 
     versions: Mapping[tuple[str, str], Versions]
     began_at: int | None
     """When the admin log began; None if it does not have a baseline yet."""
     preferences: Mapping[str, Versions] = field(default_factory=dict[str, Versions])
     preferences_began_at: int | None = None
-    """When preferences were first recorded; None if that has not happened yet."""
+    """When preferences were first recorded; None if they have not been recorded yet."""
 
     @classmethod
     def of(
@@ -89,7 +89,7 @@ def deputies(events: Sequence[Event]) -> set[Deputy]:
             found.add(Deputy(said["to"], said["from"]))
         elif event.type == "escalated":
             found.update(Deputy(name) for name in said["to"])
-            # Deputies of the people it was escalated to: their events are part of the same step.
+            # Include the deputies of these people, whose events are part of the same escalation step.
             found.update(
                 Deputy(each.metadata["to"])
                 for each in events
@@ -103,19 +103,19 @@ def _shown(deputy: Deputy) -> str:
 
 
 def _was_away(event: Event, log: RouteLog) -> bool:
-    """Whether recorded preferences lead from the absent person to this deputy, directly or through others."""
+    """Return whether recorded preferences lead from the absent person to this deputy, directly or via others."""
     began_at = log.preferences_began_at
     if began_at is None or event.at < began_at:
         return True
     reached: set[str] = {event.metadata["from"]}
-    # A deputy can be absent too, and then names another one.
+    # A deputy can also be absent and have a deputy.
     for _ in range(LONGEST_CHAIN):
         reached |= {each for name in reached for each in _deputies_of(log.preferences.get(name, ()), event.at)}
     return event.metadata["to"] in reached - {event.metadata["from"]}
 
 
 def _deputies_of(versions: Versions, at: int) -> Iterator[str]:
-    """Yield the deputies that a person had at about this time."""
+    """Yield the deputies that a person had at approximately this time."""
     for version, following in zip_longest(versions, versions[1:]):
         if version.at - CLOCK_SKEW > at or (following is not None and following.at + CLOCK_SKEW < at):
             continue
@@ -132,7 +132,7 @@ def _is_recorded(stored: Stored, log: RouteLog) -> bool:
     assert routing is not None, "checked by the caller"
     kept = _comparable(routing.route or {})
     if routing.route_id is None:
-        # Without a route, a breakpoint has only the ticket that its project requires.
+        # If no route matched, the stored route contains only the channel for a ticket that the project requires.
         return replace(kept, channels=()) == Route(id="", pattern="*", channels=())
     versions = log.versions.get((current.project, f"route:{routing.route_id}"), ())
     began_at = versions[0].at if versions and versions[0].type == BASELINE else log.began_at
@@ -148,7 +148,7 @@ def _is_recorded(stored: Stored, log: RouteLog) -> bool:
 
 
 def _could_be_chosen(stored: Stored, version: AdminEvent) -> bool:
-    """Whether this version of a route was enabled and its pattern matches; after a purge, only the former is known."""
+    """Return whether this version of a route was enabled and matches; after a purge, matching cannot be checked."""
     after = version.states[1]
     if not after.get("enabled", True):
         return False
@@ -156,11 +156,11 @@ def _could_be_chosen(stored: Stored, version: AdminEvent) -> bool:
 
 
 def _comparable(content: Mapping[str, Json]) -> Route:
-    """Parse a route without its timeout, which became the deadline of the breakpoint."""
+    """Parse a route without its timeout, which became the breakpoint's deadline."""
     return replace(read(content, route_id=""), timeout=None)
 
 
 def _follows(kept: Route, recorded: Route) -> bool:
-    """Return whether two routes are equal, apart from channels that a required ticket added."""
+    """Return whether two routes are equal, apart from channels that were added for a required ticket."""
     same = replace(kept, channels=()) == replace(recorded, channels=())
     return same and kept.channels[: len(recorded.channels)] == recorded.channels

@@ -1,4 +1,4 @@
-"""Checks that rules match their recorded events, and that auto-approvals follow from a rule's version at the time."""
+"""Checks that rules match their recorded events, and that auto-approvals follow from the rule's version at the time."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class StoredRule:
 
 @dataclass(frozen=True, slots=True)
 class Shadow:
-    """A stored match of a rule in shadow mode, and what the breakpoint's creation event says about it."""
+    """A stored match of a shadow rule, with the shadow results in the breakpoint's creation event."""
 
     rule_id: str
     breakpoint_id: str
@@ -48,7 +48,7 @@ class Shadow:
 
 
 def rule_findings(stored: StoredRule) -> list[Finding]:
-    """Return every inconsistency in a rule's rows; empty if they were not tampered with."""
+    """Return every inconsistency in a rule's rows, which would indicate tampering."""
     try:
         return list(_rule(stored))
     except UNREADABLE as error:
@@ -96,11 +96,11 @@ def approving(stored: Stored) -> str | None:
 
 
 def shadows_told(stored: Stored) -> list[str]:
-    """Return the rules in shadow mode that matched, according to the creation event."""
+    """Return the shadow rules that matched, according to the creation event."""
     try:
         return [each["rule"] for each in stored.events[0].metadata.get("shadow") or ()] if stored.events else []
     except UNREADABLE:
-        return []  # the hash of the event does not match either, which is reported separately
+        return []  # the event's hash does not match either, and this is reported separately
 
 
 def approval_findings(stored: Stored, history: Sequence[RuleEvent], *, approvals: int) -> list[Finding]:
@@ -139,7 +139,7 @@ def _wrong(stored: Stored, what: str) -> Finding:
 
 
 def _alone(stored: Stored) -> Iterator[Finding]:
-    """Check that the breakpoint was released when it was created, with no other events than warnings and a purge."""
+    """Check that the breakpoint was released when it was created, with no events other than warnings and a purge."""
     lived = [(each.type, each.at) for each in stored.events if each.type not in {"warned", PURGED}]
     at = stored.breakpoint.created_at
     if lived != [("created", at), ("released", at)]:
@@ -148,7 +148,7 @@ def _alone(stored: Stored) -> Iterator[Finding]:
 
 
 def _stops(stored: Stored) -> Iterator[str]:
-    """Yield the reasons why no rule could approve the breakpoint, as far as they can still be checked."""
+    """Yield the reasons, as far as they can still be checked, why no rule could approve the breakpoint."""
     current = stored.breakpoint
     if current.risk == "high":
         yield "it is high risk"
@@ -159,7 +159,7 @@ def _stops(stored: Stored) -> Iterator[str]:
 
 
 def wanted(stored: Stored) -> int:
-    """Return how many consecutive approvals a breakpoint requires; 1 after a purge, which deletes the number."""
+    """Return how many consecutive approvals a breakpoint requires, or 1 if a purge has deleted this number."""
     asked: Any = stored.breakpoint.payload.get("autoApproveAfterN")
     return 1 if stored.purged_at is not None else asked if isinstance(asked, int) else 0
 

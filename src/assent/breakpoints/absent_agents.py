@@ -1,4 +1,4 @@
-"""Marks pending breakpoints whose agents have lost their connection; the mark does not end anything."""
+"""Marks pending breakpoints whose agents have disconnected. A mark never ends a breakpoint."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,7 +9,7 @@ from assent.http.waiters import Hub
 from assent.kernel.ports import Database
 
 GRACE_SECONDS = 20.0
-"""A polling agent returns within 10 seconds, and a waiting agent immediately."""
+"""Agents that poll return within 10 seconds, and agents that wait reconnect immediately."""
 
 
 class AbsentAgentWatch:

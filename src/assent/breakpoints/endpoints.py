@@ -1,4 +1,4 @@
-"""The endpoints and pages of breakpoints."""
+"""The breakpoint endpoints and pages."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +28,7 @@ def register(endpoints: Endpoints) -> None:
 
 
 def _shows_notices(visit: Visit) -> bool:
-    """Whether the response can show notices about answers that did not take effect."""
+    """Return whether the response can show notices about answers that did not take effect."""
     return visit.request.method != "GET" or visit.region in {None, "rows", "detail"}
 
 

@@ -39,7 +39,7 @@ def register(node: Registry) -> None:
     node.due_jobs += [
         DueJob("sweep", lifecycle.time_out_due, batch=SWEEP, next_due=SELECT_NEXT_DUE),
         DueJob("undo", undo_window.commit_due, batch=GIVE_BATCH, next_due=SELECT_NEXT_HELD),
-        # One statement forgets all old keys, so no batch is ever full and requires another one.
+        # A single statement deletes all old keys, so the job never needs a second batch.
         DueJob("forget-keys", _forget_keys, batch=sys.maxsize, every=FORGET_SECONDS),
     ]
     node.upkeep["absent_agents"] = node[AbsentAgentWatch].look
@@ -49,7 +49,7 @@ def register(node: Registry) -> None:
 
 
 async def _recheck(node: Registry, inbox: InboxService) -> None:
-    """Wake clients whose breakpoints were ended by a node that died between its commit and its notification."""
+    """Wake clients whose breakpoints were ended by a node that died between the commit and the notification."""
     while True:
         await asyncio.sleep(RECHECK_SECONDS)
         with node.patient("recheck"):

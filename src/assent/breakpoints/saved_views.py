@@ -1,4 +1,4 @@
-"""Saved views: named query strings of the inbox."""
+"""Saved views: named query strings for the inbox."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ class SavedView:
 
 
 def saved_view(name: str, query: str, *, at: int) -> SavedView:
-    """Validate a view; whitespace around its name and a leading question mark are removed."""
+    """Validate a view; remove whitespace around its name and a leading question mark from its query."""
     name, query = name.strip(), query.removeprefix("?")
     if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable():
         raise InvalidRequest.at("/name", f"must be 1 to {LONGEST_NAME} visible characters")

@@ -1,4 +1,4 @@
-"""Normalized words by which the search finds breakpoints; scripts without spaces are split into pairs of characters."""
+"""Normalized words for searching breakpoints. Text in scripts without spaces is split into pairs of characters."""
 
 import re
 import unicodedata
@@ -16,11 +16,11 @@ MAX_WORD_CHARACTERS = 100
 MAX_SOUGHT_WORDS = 40
 _BETWEEN_EARLIER_WORDS = re.compile(r"[\W_]+")
 _JOINT = "·"
-"""Joins the two words of a pair: punctuation, so that no word contains it, but a letter to both databases."""
+"""Joins the two words of a pair. It is punctuation, so no word contains it, but both databases treat it as a letter."""
 _PUNCTUATION = "-._/:@#"
 _JOINTS = re.compile(f"[{_PUNCTUATION}]+")
 _ASCII_NAME = re.compile("[0-9a-z]+(?:[-._/:@#]+[0-9a-z]+)*")
-# An ID is indexed as one word. Split in two, its prefix "bp" would match every breakpoint before the rest is compared.
+# An ID is indexed as one word. If it were split, its prefix "bp" would match every breakpoint, which is slow.
 _ID = re.compile("(?<![0-9a-z_])bp_(?=[0-9a-z])")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 # Thai and Lao, Myanmar, Hangul, Khmer, Tai, kana, Han, Bopomofo, Yi.
@@ -33,10 +33,10 @@ _HIDDEN = frozenset({"\u034f", *map(chr, range(0xFE00, 0xFE10))})
 
 
 def indexed_words(*parts: Json) -> str:
-    """Return the words of these texts as the index stores them, each between spaces; "" without any.
+    """Return the words of these texts as the index stores them, each between spaces, or "" for texts without words.
 
-    A name of several words is followed by its pairs of words: v1.2.3 becomes v1 2 3 v1·2 2·3. Text in a script without
-    spaces becomes its pairs of characters and the last character: 日本語 becomes 日本 本語 語.
+    The words of a name are followed by pairs of adjacent words: v1.2.3 becomes v1 2 3 v1·2 2·3. Text in a script
+    without spaces becomes pairs of adjacent characters and the last character: 日本語 becomes 日本 本語 語.
     """
     text = "\n".join(part for part in parts if isinstance(part, str) and part)[:MAX_INDEXED_CHARACTERS]
     found: list[str] = []
@@ -53,7 +53,7 @@ def indexed_words(*parts: Json) -> str:
 
 
 def words_of(current: Breakpoint) -> str:
-    """Return the search words of a breakpoint, short and distinctive texts first, because long texts are cut off."""
+    """Return a breakpoint's search words, with short, distinctive texts first, because long texts are truncated."""
     question = current.payload.get("question")
     return indexed_words(
         current.id, current.gate, current.agent_id, current.run_id, *current.tags, current.title, question
@@ -68,10 +68,10 @@ def earlier_words_of(current: Breakpoint) -> str:
 
 
 def sought_words(q: str) -> tuple[str, ...]:
-    """Return the strings that the indexed words must contain, with their spaces: all of them, in any order.
+    """Return the strings, including spaces, that the indexed words must all contain, in any order.
 
-    A word also matches the beginning of a longer one, except a single letter or digit. Text in a script without spaces
-    matches anywhere. The words of a name must follow one another in a name.
+    A word also matches the beginning of a longer word, unless it is a single letter or digit. Text in a script without
+    spaces matches anywhere. The words of a name must be adjacent in the indexed name.
     """
     found: dict[str, None] = {}
     for words in chain.from_iterable(map(_chains, _names(q))):
@@ -85,12 +85,12 @@ def sought_words(q: str) -> tuple[str, ...]:
 
 
 def is_found(sought: tuple[str, ...], words: str) -> bool:
-    """Return whether these indexed words contain everything that is sought."""
+    """Return whether these indexed words contain all of the sought strings."""
     return bool(sought) and all(each in words for each in sought)
 
 
 def _names(text: str) -> list[str]:
-    """Split a text into names, which can contain punctuation, such as deploy.production or agent-49."""
+    """Split text into names, which can contain punctuation, such as deploy.production or agent-49."""
     if text.isascii():
         return _ASCII_NAME.findall(_ID.sub("bp", text.lower()))
     folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold())
@@ -100,7 +100,7 @@ def _names(text: str) -> list[str]:
 
 
 def _chains(name: str) -> list[list[str]]:
-    """Split a name into chains of joined words in scripts with spaces, and separate runs in scripts without."""
+    """Split a name into chains of joined words (scripts with spaces) and separate runs (scripts without spaces)."""
     if name.isascii():
         return [_JOINTS.split(name)]
     found: list[list[str]] = []

@@ -1,4 +1,4 @@
-"""The undo window: an answer on a page takes effect some seconds later, and can be undone until then."""
+"""The undo window: an answer submitted on a page takes effect a few seconds later, and can be undone until then."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ from assent.core.terms import Answer
 from assent.core.timestamps import SECOND
 
 MARGIN = 2 * SECOND
-"""A window ends this long before the deadline, because the node that sends the answer may be a little late."""
+"""A window ends at least this long before the deadline, because a node may apply the answer slightly late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class HeldAnswer:
 
 @dataclass(frozen=True, slots=True)
 class PendingAnswer:
-    """An answer in its undo window, as reviewers see it."""
+    """An answer in its undo window, as shown to reviewers."""
 
     person: str
     approved: bool
@@ -35,7 +35,7 @@ class PendingAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsentAnswer:
-    """An answer that never took effect, and why; the reviewer sees it until they dismiss it."""
+    """An answer that never took effect, with the reason. It is shown to the reviewer until they dismiss it."""
 
     id: str
     breakpoint_id: str
@@ -48,6 +48,6 @@ class UnsentAnswer:
 
 
 def window_end(now: int, *, seconds: int, deadline: int) -> int | None:
-    """Return when the undo window of an answer given now ends, or None if the deadline is too close."""
+    """Return when the undo window of an answer submitted at `now` ends, or None if the deadline is too close."""
     end = min(now + seconds * SECOND, deadline - MARGIN)
     return end if end > now else None

@@ -80,7 +80,7 @@ def serve_command(
     settings = server_settings(data, host=host, port=port)
     with contextlib.ExitStack() as held:
         with explained(settings):
-            # Before the port is checked, so that a second server on the same data is reported as such.
+            # Acquired before the port is checked, so that a second server on the same data is reported as such.
             lock = held.enter_context(serving_alone(settings))
         settings = listening(settings)
         if lock is not None:
@@ -94,7 +94,7 @@ def serve_command(
 
 
 def warn_at_start(settings: Settings) -> None:
-    """Print the start warnings, as lines of the log if the log is in JSON."""
+    """Print the startup warnings, or log them if the log format is JSON."""
     for warning in start_warnings(settings):
         if settings.log_format == "json":
             configure_logging(settings.log_format, settings.log_level)
@@ -104,7 +104,7 @@ def warn_at_start(settings: Settings) -> None:
 
 
 def start_warnings(settings: Settings) -> list[str]:
-    """Return warnings to print at start, because the log scrolls away and /readyz is read only by machines."""
+    """Return warnings to print at startup, because the log scrolls away and /readyz is read only by machines."""
     found = [f"Other users on this machine can access {path}. Run: {_chmod(path)}" for path in settings.exposed]
     if settings.keys_missing:
         found.append(f"{KEYLESS_TEXT} Until then /readyz returns 503.")
@@ -154,7 +154,7 @@ def _welcome(node: Node, tx: Transaction) -> tuple[str, str | None]:
 
 def print_welcome(welcome: Mapping[str, str | None]) -> None:
     url, token = welcome["url"], welcome["agentToken"]
-    output.say(f"\n  Node is running at    {url}", style="bold")
+    output.say(f"\n  Assent is running at    {url}", style="bold")
     output.say(f"  One-time sign-in link   {welcome['signInLink']}")
     if token is not None:
         body = '{"agentId": "me", "payload": {"question": "Deploy to production?"}}'

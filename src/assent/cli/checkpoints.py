@@ -38,7 +38,7 @@ def add_to(audit: typer.Typer) -> None:
 
 
 def trusted(texts: Sequence[str]) -> Mapping[str, bytes] | None:
-    """Parse the given public keys; return None without keys."""
+    """Parse the given public keys; return None if there are none."""
     try:
         return dict(map(read_verifier_key, texts)) or None
     except BadCheckpoint as error:
@@ -124,7 +124,7 @@ def consistency(
 
 
 def export_(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="File to write, which must not exist yet")],
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="File to write (must not exist yet)")],
     *,
     project: Annotated[
         str | None, typer.Option(help="Project to export, with a proof for each event (default: all projects)")

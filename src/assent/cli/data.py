@@ -1,4 +1,4 @@
-"""Access to the data for commands, with or without a running server, and explanations of what prevents it."""
+"""Gives commands access to the data, with or without a running server, and explains errors that prevent it."""
 
 import asyncio
 import contextlib
@@ -133,7 +133,7 @@ def explained(settings: Settings) -> Generator[None, None, None]:
     except AssentError:
         # Such errors already say what to do.
         raise
-    except Exception as error:  # drivers share no base class, and only store may name their exceptions
+    except Exception as error:  # drivers' exceptions share no base class, and this module must not import them
         raise Misconfigured(_explanation(settings, error)) from error
 
 
@@ -166,7 +166,7 @@ def _explanation(settings: Settings, error: Exception) -> str:
 
 
 def refuse_missing_tables(settings: Settings, *, engine: bool = True, read_only: bool = False) -> None:
-    """Raise if tables of this schema version are missing; `engine` includes those of the job engine."""
+    """Raise if tables of this schema version are missing, including those of the job engine if `engine` is true."""
     missing = missing_tables(settings, read_only=read_only)
     found = missing.own + (missing.engine if engine else [])
     if found:
@@ -181,7 +181,7 @@ def refuse_damage(settings: Settings) -> None:
 
 def lacking(tables: Sequence[str]) -> str:
     return (
-        f"Tables are missing from the database ({len(tables)}): {', '.join(tables)}. Node did not remove them."
+        f"Tables are missing from the database ({len(tables)}): {', '.join(tables)}. Assent did not remove them."
         " Restore a backup with `assent restore`."
     )
 
@@ -194,7 +194,7 @@ def on_data(settings: Settings, use_case: Callable[[Node, Transaction], Result],
         with explained(settings):
             await node.database.start()
         try:
-            # New data needs the default project and its owner before any command can act in it.
+            # New data needs the default project and its owner before any command can use it.
             await node.database.write(node[PeopleService].bootstrap)
             return await node.database.write(partial(_operated, node=node, use_case=use_case))
         finally:
@@ -299,6 +299,6 @@ def operator(project: str) -> Principal:
 
 def sign_in_link(settings: Settings, secret: str) -> str:
     """Return a sign-in link to the server that runs on this data, or to its configured URL."""
-    # A running server may listen on another port than the configured one, such as with --port.
+    # A running server may listen on a port other than the configured one, for example with --port.
     running = None if settings.database_url or settings.public_url else holder_of(settings.server_lock_path)
     return f"{(running and running.address) or settings.base_url}/sign-in/{secret}"

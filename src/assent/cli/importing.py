@@ -28,7 +28,7 @@ from assent.policy.usecases.rules_file import Imported
 app = typer.Typer()
 
 SHOWN = 20
-"""How many of the entries that were not imported are listed individually."""
+"""Maximum number of skipped entries that are listed individually."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

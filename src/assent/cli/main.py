@@ -18,7 +18,7 @@ from assent.core.errors import AssentError, Internal
 
 show_plain_types()
 SPACED = "breakpoint"
-"""Written with a space instead of the colon, and not listed a second time."""
+"""The form of the `breakpoint:` commands with a space instead of the colon; hidden, to avoid listing them twice."""
 
 
 def loaded(name: str) -> TyperCommand | TyperGroup:

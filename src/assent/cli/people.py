@@ -80,7 +80,7 @@ def token_create(  # noqa: PLR0913  # the options of the command
     same_agent_as: Annotated[
         str | None,
         typer.Option(
-            metavar="ID", help="ID of an older token (tok_…) of the same agent, whose limits become the defaults"
+            metavar="ID", help="ID (tok_…) of an older token of the same agent; its limits become the defaults"
         ),
     ] = None,
     days: Annotated[
@@ -126,7 +126,7 @@ def token_create(  # noqa: PLR0913  # the options of the command
 
 def _create_own(kind: str, name: str, days: int | None, unused: Sequence[object], *, as_json: bool) -> None:
     """Create a token through the API for the person who owns ASSENT_TOKEN."""
-    # Ignoring these options would create a token with other limits than intended.
+    # Ignoring these options would create a token with different limits than intended.
     if any(each is not None for each in unused):
         msg = "This option creates a token for yourself on the server. Omit --person, --data and the agent limits."
         raise typer.BadParameter(msg, param_hint="--signed-in")

@@ -8,7 +8,7 @@ SUMMARY = "Approval gates for AI agents."
 class Home(NamedTuple):
     module: str
     told: str
-    """The first line of its help, repeated here so that listing the commands does not load all modules."""
+    """The first line of the command's help, repeated so that listing the commands does not load all modules."""
     heading: str = ""
     adds: tuple[str, ...] = ()
     """Modules in `assent.cli` with further subcommands, which need the server's code."""
@@ -21,13 +21,11 @@ _LISTED = {
             "Ask a question, wait for the answer, and print it. The exit code reflects the decision.",
         ),
         "wait": Home("breakpoints.commands.ask", "Wait for the answer to an earlier question and print it."),
-        "gate": Home(
-            "agents.gate", "Run a command only if it is approved, and exit with the exit code of the command."
-        ),
+        "gate": Home("agents.gate", "Run a command only if it is approved, and exit with the command's exit code."),
         "cancel": Home(
             "breakpoints.commands.review", "Cancel a breakpoint. Only admins and the agent that created it can do this."
         ),
-        "receipt": Home("policy.commands.receipts", "Manage receipts, which are signed proof of approval."),
+        "receipt": Home("policy.commands.receipts", "Manage receipts (signed proof of approval)."),
         "mcp": Home(
             "agents.mcp.commands",
             "Run an MCP server that lets agents ask questions. Its tools cannot approve or reject.",

@@ -69,7 +69,7 @@ def _checked(path: Path, data: Path | None) -> "tuple[Sequence[Problem], Setup |
 
 
 def _strangers(file: "ConfigFile") -> "list[Problem]":
-    """Return the unknown settings, because a misspelled `triggers` would silently start nothing."""
+    """Return the unknown settings, because a misspelled `triggers` would silently have no effect."""
     from assent.kernel.settings import Settings  # noqa: PLC0415
     from assent.platform.config_file import Problem  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Output of commands: sanitized text from agents, tables for people, JSON for programs, and errors as one sentence."""
+"""Command output: sanitized text from agents, tables for people, JSON for programs, and error messages."""
 
 import json
 import re
@@ -53,7 +53,7 @@ def emit(value: object) -> None:
 
 
 def emit_beside(value: object) -> None:
-    """Print a line of JSON to standard error, for when standard output belongs to another program."""
+    """Print a line of JSON to standard error, for commands whose standard output belongs to another program."""
     sys.stderr.write(json.dumps(value, ensure_ascii=True) + "\n")
     sys.stderr.flush()
 
@@ -115,8 +115,7 @@ def fields(pairs: Mapping[str, str | None], *, console: Console = out) -> None:
 
 
 def block(text: str, *, console: Console = out) -> None:
-    """Print multi-line text, indented."""
-    # Indented, so that text from others cannot look like our own output.
+    """Print multi-line text with indentation, so that text from others cannot look like our own output."""
     indented = "\n".join(f"  {line}".rstrip() for line in visible(text, lines=True).split("\n"))
     console.print(Text(indented), soft_wrap=True)
 

@@ -10,7 +10,7 @@ from assent.console import output
 
 
 def pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
-    """Parse NAME=VALUE pairs; if a name is repeated, its last value counts."""
+    """Parse NAME=VALUE pairs; if a name is repeated, its last value is used."""
     taken: dict[str, str] = {}
     for pair in given or ():
         name, equals, text = pair.partition("=")

@@ -13,14 +13,14 @@ Item = TypeVar("Item")
 LARGEST_PAGE = 200
 """The server's maximum page size."""
 
-# With a user at the terminal, wait for a restart of the server, but report immediately if it is not running.
+# Long enough for a quick restart, but short enough that a user at the terminal soon learns that the server is down.
 SHORT_PATIENCE = 1.0
 LONG_PATIENCE = 120.0
 PATIENCE_HELP = "How long to retry while the server is unreachable"
 
 
 class _Told:
-    """Reports a problem once, not at every attempt."""
+    """Reports a problem once, not on every attempt."""
 
     def __init__(self) -> None:
         self._told = False
@@ -63,7 +63,7 @@ def gathered(
     items: list[Item] = []
     cursor: str | None = None
     while True:
-        # Never request more than needed, so that the cursor continues exactly after the last item.
+        # Never request more items than needed, so that the cursor continues right after the last item.
         page, cursor = read(min(LARGEST_PAGE, limit - len(items)), cursor)
         items += page
         if cursor is None or len(items) >= limit:

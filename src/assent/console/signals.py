@@ -1,4 +1,4 @@
-"""Stopping a command that waits: Ctrl-C, SIGTERM and SIGHUP cancel its breakpoint."""
+"""Stops a waiting command: Ctrl-C, SIGTERM and SIGHUP cancel its breakpoint."""
 
 import contextlib
 import signal
@@ -17,7 +17,7 @@ from assent.sdk.protocol import Asking
 from assent.sdk.values import Breakpoint
 
 LAST_WORDS = 5.0
-"""Seconds to try to cancel a breakpoint while the server is unreachable."""
+"""How many seconds to keep trying to cancel a breakpoint while the server is unreachable."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -36,7 +36,7 @@ class Stopped(BaseException):
 
 @contextlib.contextmanager
 def stoppable() -> Generator[None, None, None]:
-    """Make the signals raise Stopped, except for those that the parent process set to be ignored."""
+    """Make the signals raise Stopped, except for signals that were ignored when the command started."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         del frame
@@ -58,7 +58,7 @@ def stoppable() -> Generator[None, None, None]:
 def raised(
     assent: Assent, question: str, files: Sequence[ContextFile], asking: Asking, *, budget: Budget
 ) -> Breakpoint:
-    """Create a breakpoint. If stopped before the response arrives, repeat the request to get the ID, and cancel it."""
+    """Create a breakpoint. If stopped before the response arrives, repeat the request to get its ID, then cancel it."""
     key = uuid.uuid4().hex
     try:
         return budget.perform(assent, assent.calls.create(question, files=files, idempotency_key=key, **asking))

@@ -1,1 +1,1 @@
-"""The JSON models that the API and the SDK share, without behavior, in a module for each resource."""
+"""The JSON models that the API and the SDK share: data without behavior, with one module per resource."""

@@ -6,7 +6,7 @@ from assent.contracts.words import Strict
 
 
 class CheckpointView(Strict):
-    """A signed checkpoint. `note` is the signed text with its signature, from which the other fields are parsed."""
+    """A signed checkpoint. The other fields are parsed from `note`, the signed text with its signature."""
 
     number: int
     size: int

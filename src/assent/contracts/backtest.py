@@ -1,4 +1,4 @@
-"""Back-tests of a pattern."""
+"""JSON models of back-tests."""
 
 from typing import Annotated
 
@@ -66,9 +66,9 @@ class Backtest(Strict):
     purged: int
     """Number of matching breakpoints that may have required human approval, but whose content has been purged."""
     would_approve: int
-    """Number of breakpoints that an auto-approve rule would have approved. Always 0 for a never rule."""
+    """Number of breakpoints that an auto-approve rule would have approved. Always 0 for a `never-auto-approve` rule."""
     would_stop: int
-    """Number of breakpoints that a never rule would have stopped. Always 0 for an auto-approve rule."""
+    """Number of breakpoints that a `never-auto-approve` rule would have stopped. Always 0 for an auto-approve rule."""
     approved: int
     """Number of affected breakpoints that were approved. The other outcomes are counted in `rejected`, `timedOut`,
     `auto`, `expired`, `cancelled` and `waiting`.
@@ -84,6 +84,6 @@ class Backtest(Strict):
     waiting_items: list[PastBreakpoint]
     """The most recent affected breakpoints that are still pending."""
     auto_items: list[PastBreakpoint]
-    """For a never rule, the most recent affected breakpoints that rules approved."""
+    """For a `never-auto-approve` rule, the most recent affected breakpoints that rules approved."""
     more: CutLists
     """Whether each of these lists was truncated."""

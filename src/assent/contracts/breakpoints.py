@@ -56,7 +56,7 @@ class Payload(Open):
     context: Context | None = None
     """Additional context for reviewers."""
     expert: Name | Experts | None = None
-    """People, groups or `owner` who must answer. Required for `collect-all` and `quorum`."""
+    """People or groups that must answer, or `owner`. Required for `collect-all` and `quorum`."""
     tags: Annotated[list[Tag], Field(max_length=50)] | None = None
     """Tags to add to the top-level `tags`."""
     strategy: StrategyName | None = None
@@ -84,7 +84,7 @@ class Payload(Open):
     editable: Annotated[list[Name], Field(max_length=100)] | None = None
     """Names of the values that reviewers can change."""
     consumer: Name | None = None
-    """Agent ID, or pattern that matches agent IDs, of other agents that may consume the receipt."""
+    """ID of another agent that may consume the receipt, or a pattern for such IDs."""
 
 
 class CreateBreakpoint(Strict):
@@ -100,7 +100,8 @@ class CreateBreakpoint(Strict):
     """Tags that rules, routes and reviewers can filter by."""
     ttl_seconds: Annotated[int, Field(ge=1, le=MAX_TTL)] | None = None
     """Number of seconds until the deadline, up to the maximum in the project's policy. Default: the timeout of the
-    first matching route or, if it has none, the policy's maximum. If neither exists, there is no deadline.
+    first matching route or, if that route does not have a timeout, the policy's maximum. If neither exists, there is
+    no deadline.
     """
     on_timeout: Literal["expire", "reject"] | None = None
     """What happens at the deadline. Default: `expire`. With `reject`, the breakpoint is released as rejected. If the
@@ -120,7 +121,7 @@ class GiveFeedback(Strict):
     comment: Text | None = None
     """Text of the comment. If neither `release` nor `approved` is set, only the comment is recorded."""
     release: bool | None = None
-    """If `true`, the request is an answer, and it approves unless `approved` is `false`."""
+    """If `true`, the request is an answer: an approval unless `approved` is `false`."""
     approved: bool | None = None
     """Whether the answer approves or rejects. If this field is set, the request is an answer even without `release`."""
     option: Title | None = None
@@ -132,7 +133,7 @@ class GiveFeedback(Strict):
     confirm: Annotated[str, StringConstraints(max_length=300)] | None = None
     """Name of the gate. Required to approve a high-risk breakpoint."""
     digest: Sha256 | None = None
-    """Content hash of the version that you reviewed. The request fails if it differs from the stored hash."""
+    """Content hash of the version that you reviewed. If it differs from the stored hash, the request is rejected."""
 
 
 class AutoApproval(Strict):
@@ -170,7 +171,7 @@ class BreakpointResult(Open):
     """
     responded_by: str | None = None
     all_responses: list[OneResponse] | None = None
-    """Answers of all people."""
+    """Answers from all reviewers."""
     via: str | None = None
 
 
@@ -183,7 +184,7 @@ class Feedback(Strict):
 
 
 class PendingAnswer(Strict):
-    """An answer that can still be undone, which agents cannot see."""
+    """An answer that can still be undone. Agents cannot see it."""
 
     by: str
     approved: bool
@@ -246,9 +247,9 @@ class BreakpointView(BreakpointSummary):
     created_by: str
     warnings: list[str]
     version: int
-    """Number of events. It is also the ETag, for example `"v3"`."""
+    """Number of events. The ETag contains this number, for example `"v3"`."""
     purged_at: str | None = None
-    """Time at which the content was purged. After that, `payload` is empty, `result` is shortened and comments are
+    """Time at which the content was purged. From then on, `payload` is empty, `result` is shortened and comments are
     blank.
     """
     agent_id_claimed: bool | None = None

@@ -41,7 +41,7 @@ class ChannelView(Strict):
     name: str
     type: str
     settings: dict[str, Any] | None = None
-    """Settings of the channel, which only admins can see. Secrets are shown as references."""
+    """Settings of the channel. Only admins can see them. Secrets are shown as references."""
     enabled: bool
     disabled_because: str | None = None
     problem: str | None = None
@@ -58,7 +58,7 @@ class ChannelView(Strict):
     failed_at: str | None = None
     """Time of the last failed delivery or test."""
     last_error: str | None = None
-    """Most recent error, which only admins can see."""
+    """Most recent error. Only admins can see this."""
     heard_at: str | None = None
     """Time at which the last inbound message arrived."""
 
@@ -81,18 +81,18 @@ class ChannelTest(Strict):
 
 class EscalationLevel(Strict):
     after: Length
-    """Time after the breakpoint was created, such as `1h`. It must increase with each level."""
+    """Delay after the breakpoint is created, such as `1h`. It must increase with each level."""
     to: Targets
-    """Additional recipients, who are allowed to answer from this level on."""
+    """Additional recipients. They are also allowed to answer once this level is reached."""
     channels: ChannelNames | None = None
     """Channels for the additional recipients."""
 
 
 class RouteTimeout(Strict):
     after: Length
-    """Time after the breakpoint was created, such as `1d`."""
+    """Delay after the breakpoint is created, such as `1d`."""
     then: Literal["expire", "reject"]
-    """What happens when this time has passed."""
+    """What happens at the timeout."""
 
 
 class RouteFields(Strict):
@@ -101,13 +101,13 @@ class RouteFields(Strict):
     fallback: ChannelNames | None = None
     """Channels to try, in order, if a delivery fails."""
     remind: Annotated[list[Length], Field(max_length=20)] | None = None
-    """Times after the creation of the breakpoint at which to send reminders, in increasing order, such as `["30m",
-    "2h"]`.
+    """Delays until reminders are sent, measured from when the breakpoint is created, in increasing order, such as
+    `["30m", "2h"]`.
     """
     escalate: Annotated[list[EscalationLevel], Field(max_length=20)] | None = None
     """Levels of escalation, in order."""
     timeout: RouteTimeout | None = None
-    """Timeout of the breakpoint and its outcome."""
+    """Timeout of the breakpoint, and what happens then."""
     quiet: bool | None = None
     """Whether to respect quiet hours. If `false`, people are notified at any hour."""
     note: Annotated[str, StringConstraints(min_length=1, max_length=500)] | None = None
@@ -163,7 +163,7 @@ class CheckRoutes(Strict):
     breakpoint_id: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
     """ID of a pending breakpoint."""
     breakpoint: CreateBreakpoint | None = None
-    """Hypothetical breakpoint, if you do not set `breakpointId`."""
+    """Hypothetical breakpoint. Set either this field or `breakpointId`."""
 
 
 class TellingView(Strict):
@@ -171,7 +171,7 @@ class TellingView(Strict):
     person: str | None = None
     """Recipient. Omitted if the channel posts to a chat room."""
     not_before: str | None = None
-    """End of the person's quiet hours, if the message has to wait for it."""
+    """End of the person's quiet hours, if the message is held until then."""
 
 
 class RouteStepView(Strict):
@@ -212,11 +212,11 @@ class AwayBody(Strict):
 
 class PreferencesBody(Strict):
     channels: ChannelNames | None = None
-    """Channels in order of preference. They replace those of the route's channels that notify individual people."""
+    """Channels in order of preference. They replace the channels of a route that notify individual people."""
     quiet: QuietBody | None = None
     """Hours during which the person is not notified."""
     away: AwayBody | None = None
-    """Absence of the person."""
+    """Period during which a deputy answers on the person's behalf."""
 
 
 class LinkBody(Strict):

@@ -1,4 +1,4 @@
-"""Requests of Claude Code's HTTP hook, and the responses, with the field names that Claude Code uses."""
+"""JSON models of requests from Claude Code's HTTP hook and of the responses, with Claude Code's field names."""
 
 from typing import Annotated, Any, Literal
 
@@ -15,7 +15,7 @@ class ClaudeHook(BaseModel):
     hook_event_name: Literal["PreToolUse", "PermissionRequest"]
     """Type of the hook event."""
     session_id: Word
-    """ID of the session, which becomes the breakpoint's `runId`."""
+    """ID of the session, used as the breakpoint's `runId`."""
     cwd: Word
     """Working directory of the tool."""
     tool_name: Word

@@ -9,7 +9,7 @@ DeliveryState = Literal["pending", "sending", "sent", "answered", "superseded", 
 
 class DeliveryView(Strict):
     id: str
-    """ID of the delivery, which callbacks contain as `webhook-id`."""
+    """ID of the delivery, sent with each callback as `webhook-id`."""
     breakpoint_id: str
     channel: str
     recipient: str

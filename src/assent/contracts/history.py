@@ -23,7 +23,7 @@ class HistoryEntry(Strict):
     created_at: str
     ended_at: str | None = None
     response_seconds: float | None = None
-    """Number of seconds until the decision. Set only if a person made it."""
+    """Number of seconds until the decision. Set only if a person made the decision."""
     strategy: StrategyName
     """Strategy that determined how answers became a decision."""
     feedback: str | None = None
@@ -40,7 +40,7 @@ class GateSummary(Strict):
     gate: str
     agent_id: str | None = None
     asked: int
-    """Number of counted breakpoints, which is the sum of `approved`, `rejected` (by people or deadlines), `auto`,
+    """Number of counted breakpoints: the sum of `approved`, `rejected` (by people or deadlines), `auto`,
     `expired`, `cancelled` and `waiting`.
     """
     approved: int
@@ -57,7 +57,7 @@ class GateSummary(Strict):
     compared with `autoApproveAfterN`.
     """
     counted_at_most: int
-    """Maximum number of breakpoints that are counted. Only the most recent 2,000 breakpoints of a gate are counted."""
+    """Maximum number of breakpoints that are counted (2,000). Only the gate's most recent breakpoints are counted."""
     complete: bool
     """`false` if the gate has older breakpoints that were not counted."""
     since: str | None = None

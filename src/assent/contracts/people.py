@@ -28,8 +28,8 @@ class ChangePerson(Strict):
         None
     )
     password: Annotated[str, StringConstraints(min_length=10, max_length=200)] | None = None
-    """New password. Setting it ends the person's sessions and revokes their tokens. It is rejected if an email channel
-    in the home project can reach the person; send a reset link instead.
+    """New password. Setting it ends the person's sessions and revokes their tokens. The request is rejected if an email
+    channel in the home project can reach the person; send a reset link instead.
     """
     roles: list[RoleName] | None = None
     """Roles that replace the person's current roles in this project."""

@@ -68,8 +68,8 @@ class Policy(Strict):
     auto_approve_after_n: Literal["allow", "ignore"] | None = None
     """Whether to allow or ignore `autoApproveAfterN` in agents' requests. Default: `allow`."""
     auto_approve_floor: Annotated[int, Field(ge=1, le=MAX_FLOOR)] | None = None
-    """Minimum value for `autoApproveAfterN`. If an agent requests a smaller number, this one is used instead. Default:
-    `3`.
+    """Minimum value for `autoApproveAfterN`. If an agent requests a smaller number, this minimum is used instead.
+    Default: `3`.
     """
     auto_approve_counts: Literal["gate", "question"] | None = None
     """Which consecutive approvals are counted if the payload does not include arguments: approvals of the same gate

@@ -22,7 +22,7 @@ class UseView(Strict):
 
 
 class ReceiptView(Strict):
-    """A receipt. The signature covers all other fields in canonical form. Absent fields are omitted, not null."""
+    """A receipt. The signature covers all other fields in canonical form. Fields without a value are omitted."""
 
     version: Literal[1]
     """Version of the receipt format."""
@@ -36,7 +36,7 @@ class ReceiptView(Strict):
     nonce: Sha256
     """Value that is unique to the approval."""
     decision: Literal["approved"]
-    """Decision, which is always an approval."""
+    """Decision. This is always `approved`."""
     decided_at: str
     approvers: Annotated[list[ApproverView], Field(min_length=1)]
     """People and rules that approved the breakpoint."""

@@ -9,8 +9,8 @@ from assent.contracts.words import Strict
 
 class PlaceHold(Strict):
     breakpoint_id: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
-    """ID of the breakpoint to protect. Default: the whole project. The request fails if the breakpoint's content has
-    already been purged.
+    """ID of the breakpoint to protect. Default: the whole project. The request is rejected if the breakpoint's content
+    has already been purged.
     """
     reason: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
     """Reason for the legal hold."""

@@ -33,7 +33,7 @@ class CreateRule(Strict):
     mode: RuleModeName = "live"
     """Whether the rule is enforced (`live`) or only logged (`shadow`)."""
     expires_at: Moment | None = None
-    """Time at which the rule expires, which must be in the future."""
+    """Time at which the rule expires. It must be in the future."""
     enabled: bool = True
     """Whether the rule is enabled."""
     order: Place | None = None
@@ -66,14 +66,14 @@ class RuleView(Strict):
     """Position of the rule. If several rules would approve, the first of them is reported."""
     note: str | None = None
     source: str
-    """Origin of the rule: `api`, or `import:` followed by its ID in the imported file."""
+    """Origin of the rule, such as `api`, `always-approve`, or `import:` followed by its ID in the imported file."""
     created_by: str
     created_at: str
     updated_at: str
     expires_at: str | None = None
     removed_at: str | None = None
     version: int
-    """Number of changes. It is also the ETag, for example `"v3"`."""
+    """Number of changes. The ETag contains this number, for example `"v3"`."""
     problem: str | None = None
     """Why the rule cannot be parsed."""
     warnings: list[str] | None = None
@@ -123,7 +123,7 @@ class CheckRules(Strict):
     tags: Annotated[list[Tag], Field(max_length=50)] | None = None
     """Tags of the breakpoint."""
     expert: Name | Experts | None = None
-    """People, groups or `owner` who must answer."""
+    """People or groups that must answer, or `owner`."""
     agent_id: Name | None = None
     """ID of the agent whose consecutive approvals are counted. By default, none are counted."""
     run_id: Name | None = None
@@ -151,7 +151,7 @@ class RuleCheck(Strict):
     consecutive_approvals: int
     trace: list[dict[str, Any]]
     """Steps of the evaluation, up to and including the decisive one, as `{source, reason, held, rule?, findings?}`
-    objects. `held` is whether the step matched, or null if this is unknown. Each finding describes a part of the
+    objects. `held` says whether the step matched; it is null if this is unknown. Each finding describes a part of the
     pattern, with `held` and `actual`.
     """
     shadow: list[dict[str, Any]]

@@ -11,7 +11,7 @@ Origin = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00-\x1f
 
 
 class FileRule(Strict):
-    """A rule in rules.json, with the IDs, people and times of the exporting server."""
+    """A rule in rules.json. IDs, people and times refer to the exporting server."""
 
     pattern: Pattern
     """Pattern that determines which breakpoints the rule matches."""

@@ -14,7 +14,7 @@ class StartRun(Strict):
     process: ProcessName
     """Name of the process to run."""
     inputs: Any = None
-    """Inputs of the run, as any JSON value. Default: `{}`."""
+    """Inputs of the run (any JSON value). Default: `{}`."""
     agent_id: Name | None = None
     """Agent ID for the run's breakpoints. Default: the name of the process."""
 
@@ -50,7 +50,7 @@ class RunPage(Strict):
 
 class StepView(Strict):
     path: str
-    """Position of the step in the process. For steps inside a `gather`, it contains dots."""
+    """Position of the step in the process. For steps inside a `gather`, the position contains dots."""
     kind: Literal["task", "breakpoint", "sleep", "file"]
     """Kind of the step."""
     name: str
@@ -96,7 +96,7 @@ class ProcessView(Strict):
     name: str
     file: str
     version: str
-    """Hash of the file."""
+    """Hash of the file that defines the process."""
     description: str
     problem: str | None = None
     """Why the process cannot run."""

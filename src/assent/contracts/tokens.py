@@ -13,10 +13,10 @@ class CreateToken(Strict):
     name: Name
     """For an agent token, the name of the agent in the history. For all other kinds, a label."""
     project: Handle | None = None
-    """ID of another project. Only admins with access to all projects can set this field."""
+    """ID of the project in which to create the token. Only admins with access to all projects can set this field."""
     person: Handle | None = None
-    """Username of the person who owns the token. This must be the caller, which is the default. You cannot set this
-    field for agent and metrics tokens.
+    """Username of the person who owns the token. Default, and only allowed value: the caller's username. You cannot
+    set this field for agent and metrics tokens.
     """
     gates: Annotated[list[Gate], Field(min_length=1, max_length=100)] | None = None
     """Patterns that match the gates that an agent token may use. By default, it may use all gates."""

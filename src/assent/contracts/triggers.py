@@ -44,7 +44,7 @@ class SourceView(Strict):
     name: str
     kind: str
     settings: dict[str, Any] | None = None
-    """Settings of the source, which only admins can see. Secrets are shown as references."""
+    """Settings of the source. Only admins can see them. Secrets are shown as references."""
     enabled: bool
     origin: str
     """`file` if the source is defined in `assent.yaml`. Such sources cannot be edited through the API."""
@@ -97,9 +97,9 @@ class SchedulePage(Strict):
 
 class DebounceBody(Strict):
     quiet: Length
-    """Time without further events after which the run starts, such as `30s`."""
+    """Period without further events after which the run starts, such as `30s`."""
     max: Length | None = None
-    """Maximum time until the run starts, even if events continue to arrive."""
+    """Maximum delay until the run starts, even if events continue to arrive."""
     key: Template | None = None
     """Template for a key. Events with different keys are handled independently of each other."""
 
@@ -117,11 +117,11 @@ class HoldBody(Strict):
     gate: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
     """Name of the gate."""
     question: Template | None = None
-    """Question for the reviewers, which can contain templates."""
+    """Question for the reviewers. It can contain templates."""
     expert: Name | Annotated[list[Name], Field(max_length=50)] | None = None
-    """People, groups or `owner` who must answer."""
+    """People or groups that must answer, or `owner`."""
     when: EventPattern | None = None
-    """Pattern that matches the events that require approval. By default, all of them do."""
+    """Pattern that matches the events that require approval. By default, all events do."""
 
 
 class BreakerBody(Strict):
@@ -137,11 +137,11 @@ class BreakerBody(Strict):
 
 class TriggerFields(Strict):
     inputs: dict[str, Any] | None = None
-    """Inputs of the run, which can contain templates such as `{{ event.sha }}`. The event itself is always included."""
+    """Inputs of the run. They can contain templates such as `{{ event.sha }}`. The event itself is always included."""
     once: Template | None = None
     """Template for a key. The trigger fires only once for each value of the key."""
     debounce: Length | DebounceBody | None = None
-    """Time without further events after which the run starts, such as `30s`, or an object with more options."""
+    """Period without further events after which the run starts, such as `30s`, or an object with more options."""
     concurrency: Annotated[int, Field(ge=1, le=1000)] | ConcurrencyBody | None = None
     """Maximum number of concurrent runs, or an object with more options."""
     hold: bool | HoldBody | None = None
@@ -219,7 +219,7 @@ class TriggerView(TriggerBody):
 
 
 class TriggerPage(Strict):
-    """Triggers, and why the current assent.yaml was not applied."""
+    """Triggers, and the reasons why the current assent.yaml was not applied."""
 
     items: list[TriggerView]
     """Triggers of the project."""
@@ -291,7 +291,7 @@ class FiringView(Strict):
     gathered: list[str]
     """IDs of earlier events that this firing also covers."""
     beyond: int
-    """Number of additional events that this firing covers but does not list."""
+    """Number of further events that this firing covers but that are not listed."""
     breakpoint_id: str | None = None
     run_id: str | None = None
     attempts: int
@@ -320,7 +320,7 @@ class TriggerEventView(TriggerEventSummary):
 
     attempts: int
     causation_id: str | None = None
-    """ID of the run that caused the event, or of the event that it replays."""
+    """ID of the run that caused the event, or of the event that this event replays."""
     correlation_id: str
     """ID of the first event in the event's chain."""
     envelope: dict[str, Any]
@@ -346,7 +346,7 @@ class TestTriggers(Strict):
     event_id: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
     """ID of an event that was received."""
     event: dict[str, Any] | None = None
-    """Hypothetical event, if you do not set `eventId`, as a CloudEvents envelope or as `{type, view, data}`."""
+    """Hypothetical event, as a CloudEvents envelope or as `{type, view, data}`. Set either this field or `eventId`."""
     trigger: CreateTrigger | Name | None = None
     """Name of the trigger to test, or a draft of a trigger. Default: all triggers."""
 

@@ -1,4 +1,4 @@
-"""Types that several models share, such as names, lengths and choices, and how strictly a model is validated."""
+"""Types that several models share, such as names, lengths and choices, and base classes for models."""
 
 from typing import Annotated, Literal
 

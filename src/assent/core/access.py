@@ -76,13 +76,13 @@ ANYTHING = ("*",)
 
 
 def is_anything(patterns: Iterable[str]) -> bool:
-    """Return whether one of the patterns matches everything because it consists of stars."""
+    """Return whether any of the patterns consists only of stars and therefore matches everything."""
     return any(pattern and not pattern.strip("*") for pattern in patterns)
 
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """The actor of an action as recorded in the history: `person:ann`, `agent:ci-bot`, `rule:…`, `system:timeout`."""
+    """Who performed an action, as recorded in the history: `person:ann`, `agent:ci-bot`, `rule:…`, `system:timeout`."""
 
     kind: Kind
     name: str
@@ -90,7 +90,7 @@ class Actor:
     def __str__(self) -> str:
         return f"{self.kind}:{self.name}"
 
-    # Cached, because long histories parse the same few actors again and again.
+    # Cached, because the same few actors occur again and again in long histories.
     @staticmethod
     @lru_cache(maxsize=4096)
     def parse(text: str) -> "Actor":
@@ -121,12 +121,12 @@ class Principal:
     creates_per_minute: int | None = None
     token_id: str | None = None
     session_id: str | None = None
-    """The start of the hash of a browser session's ID; it identifies the session, but does not grant access."""
+    """A prefix of the hash of a browser session's ID; it identifies the session, but does not grant access."""
     expires_at: int | None = None
     # Excluded from the hash, because mappings are not hashable.
     policy: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
     project_removed: bool = False
-    """Whether the project was removed, which makes it read-only."""
+    """Whether the project was removed and is therefore read-only."""
 
     @property
     def actor(self) -> Actor:
@@ -137,7 +137,7 @@ class Principal:
 
     def require(self, permission: Permission) -> None:
         if not self.may(permission):
-            # In a removed project, no other role would help, so do not suggest that one is missing.
+            # In a removed project, no role would help, so do not suggest that a permission is missing.
             if self.project_removed:
                 raise removed_project(self.project)
             who = (
@@ -177,12 +177,12 @@ class Principal:
 
     @property
     def claims_agent_id(self) -> bool:
-        """Whether the agent ID in a request is only a claim, because the token is not limited to certain agent IDs."""
+        """True if agent IDs in requests are unverified, because the token is not limited to certain agent IDs."""
         return self.kind in {Kind.AGENT, Kind.PERSON} and is_anything(self.agent_ids)
 
 
 def system(name: str) -> Principal:
-    """Return the principal for actions of Assent itself, such as `system:oidc`."""
+    """Return the principal for actions by Assent itself, such as `system:oidc`."""
     return Principal(kind=Kind.SYSTEM, id=f"system:{name}", name=name, project="*")
 
 

@@ -81,7 +81,7 @@ class Outline:
     digest: str
     created_at: int
     due_at: int
-    # The fields from here on change after creation.
+    # The following fields change after creation.
     status: Status = Status.WAITING
     decision: Decision | None = None
     updated_at: int = 0
@@ -122,8 +122,8 @@ class Breakpoint(Outline):
     auto_approval: Mapping[str, Json]
     warnings: tuple[str, ...]
     agent_id_claimed: bool = False
-    """Whether the agent only claims this ID, because its token is not limited to certain agent IDs."""
-    # The fields from here on change after creation.
+    """True if the agent ID is unverified, because the agent's token is not limited to certain agent IDs."""
+    # The following fields change after creation.
     comments: int = 0
     votes: int = 0
 
@@ -162,7 +162,7 @@ class Response:
     override: bool = False
     digest: str | None = None
     after_reset_by: str | None = None
-    """Admins who had reset this person's access, if it was still unconfirmed when the person answered."""
+    """Admins who had reset this person's access, if that access was still unconfirmed when the person answered."""
 
 
 def record(
@@ -174,7 +174,7 @@ def record(
 
 
 class Chained(Protocol):
-    """Anything with a chain of events: its ID, its version and the hash of its last event."""
+    """An object with a chain of events. `head` is the hash of the last event."""
 
     @property
     def id(self) -> str: ...
@@ -198,7 +198,7 @@ def event_body(breakpoint_id: str, seq: int, kind: str, actor: Actor, at: int) -
 
 
 def terms_of(made: Breakpoint) -> str:
-    """Return the digest of the fields that are fixed at creation but are not content, such as seats and deadline."""
+    """Return the digest of the non-content fields that are fixed at creation, such as the seats and the deadline."""
     return terms_digest(
         {
             "attempt": made.payload.get("attempt"),
@@ -266,7 +266,7 @@ def answered_by_rule(actor: Actor) -> dict[str, Json]:
 
 
 def time_out(current: Moved, *, at: int, actor: Actor = TIMEOUT) -> tuple[Moved, Event]:
-    """End a breakpoint at its deadline as its `on_timeout` says; a timeout never approves."""
+    """End a breakpoint at its deadline as specified by its `on_timeout`; a timeout never approves."""
     if current.on_timeout == "reject":
         result = unanswered(Status.RELEASED) | {"decision": Decision.REJECTED.value, "respondedBy": str(actor)}
         return release(current, Decision.REJECTED, actor=actor, at=at, result=result)
@@ -304,7 +304,7 @@ def ended(current: Outline) -> AlreadyEnded:
         "status": current.status.value,
         "decision": current.decision.value if current.decision else None,
         "by": str(current.ended_by),
-        # If the end time is unknown, the last change is when it ended.
+        # If the end time is unknown, use the time of the last change.
         "at": iso(current.ended_at or current.updated_at),
     }
     return AlreadyEnded(msg, standing=standing)

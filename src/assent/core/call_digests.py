@@ -8,14 +8,14 @@ from assent.core.protected_paths import COMMANDS, PATHS
 CALL_DIGEST = "callDigest"
 """Payload field that contains the digest."""
 HIDDEN = "hidden"
-"""Payload field with the names of the parts of a call that are not shown."""
+"""Payload field that lists the parts of a call that are not shown."""
 CALL = ("tool", "function", "arguments", "command")
 """Payload fields that indicate a call."""
 # The prefixes keep digests of different kinds of calls apart even if their JSON is the same.
 _TOOL, _FUNCTION, _COMMAND = b"assent-tool-call/1\n", b"assent-call/1\n", b"assent-command/1\n"
 _WHOLE = b"assent-whole-call/1\n"
 _MORE = COMMANDS | PATHS | {"input", "inputs", "params", "parameters", "cwd", HIDDEN}
-"""Other payload fields that belong to a call if the payload shows one; names are compared in lowercase."""
+"""Other payload fields that are part of the call in a payload that shows a call; names are compared in lowercase."""
 
 
 def tool_digest(tool: str, arguments: Mapping[str, Json]) -> str:
@@ -27,7 +27,7 @@ def function_digest(function: str, arguments: Mapping[str, Json]) -> str:
 
 
 def call_digest(payload: Mapping[str, Json]) -> str | None:
-    """Return the digest of the call in a payload, or None without a call, regardless of the claimed digest.
+    """Compute the digest of the call in a payload, ignoring any digest in the payload; return None without a call.
 
     The digest covers the whole call: every additional field that belongs to the call changes it.
     """
@@ -56,5 +56,5 @@ def shows_call(payload: Mapping[str, Json]) -> bool:
 
 
 def hides(payload: Mapping[str, Json]) -> bool:
-    """Return whether part of a call is hidden, so that two calls that look alike may differ."""
+    """Return whether part of a call is hidden, in which case calls that look alike may differ."""
     return bool(payload.get(HIDDEN))

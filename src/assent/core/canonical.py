@@ -53,8 +53,8 @@ def strict_loads(body: bytes) -> Json:
     except UnicodeDecodeError as error:
         msg = "The body is not UTF-8."
         raise MalformedJson(msg) from error
-    # The number of opening brackets is an upper limit for the depth, so most bodies do not have to be scanned, even if
-    # they contain many URL templates such as {/path}.
+    # The number of opening brackets is an upper bound on the depth, so most bodies do not have to be scanned. The regex
+    # then excludes the braces of URL templates such as {/path}.
     if text.count("{") + text.count("[") > MAX_DEPTH and len(_OPENER.findall(text)) > MAX_DEPTH:
         _refuse_deep(text)
     try:
@@ -138,7 +138,7 @@ _PLAIN = json.JSONEncoder(
 
 def canonical(value: Json) -> bytes:
     """Return the canonical form (RFC 8785), which has the same bytes in every implementation."""
-    # Without floats and non-ASCII keys, the C encoder produces the same bytes ten times as fast.
+    # If there are no floats or non-ASCII keys, the C encoder produces the same bytes ten times as fast.
     if _plain(value):
         return _PLAIN.encode(value).encode("utf-8")
     return rfc8785.dumps(value)
@@ -179,6 +179,6 @@ def link(previous: str, event: Mapping[str, Json]) -> str:
 
 
 def seal(previous: str, event: Mapping[str, Json]) -> str:
-    """Return the hash of an event with the digest of its metadata, so that the chain stays verifiable after a purge."""
-    # Our own ASCII keys with text and integers, so the plain encoder produces the canonical form.
+    """Hash an event whose metadata is replaced by its digest, so that the chain stays verifiable after a purge."""
+    # All keys are ASCII and no value is a float, so the plain encoder produces the canonical form.
     return sha256(f"assent-event/1\n{previous}\n{_PLAIN.encode(event)}".encode())

@@ -27,7 +27,7 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An inconsistency in the chain of a breakpoint, rule or admin subject, with the event that it was found at."""
+    """An inconsistency in the chain of a breakpoint, rule or admin subject, and the event at which it was found."""
 
     part: Part
     breakpoint_id: str | None
@@ -73,7 +73,7 @@ Link = TypeVar("Link", bound=Linked)
 def broken_links(
     events: Sequence[Link], hash_of: Callable[[Link], str], *, version: int, head: str
 ) -> Iterator[tuple[int | None, str]]:
-    """Yield each problem in a chain with its event number. Numbers start at 1; the last event must match the row."""
+    """Yield each problem in a chain with its event number. The last event must match `version` and `head`."""
     last, before = GENESIS, 0
     for event in events:
         if event.seq != before + 1:
@@ -82,7 +82,7 @@ def broken_links(
             yield event.seq, "it does not link to the event before it"
         if event.hash != hash_of(event):
             yield event.seq, "its hash does not match its content"
-        # Continue from what is stored, so that one broken event is not reported for all events after it.
+        # Continue with the stored hash and number, so that a broken event does not cause findings for later events.
         last, before = event.hash, event.seq
     if version != before:
         yield None, f"its version is {version}, but its last event is number {before}"

@@ -16,7 +16,7 @@ ASK = "AskUserQuestion"
 TTL_SECONDS = 24 * 3600
 """Default TTL. There is always a deadline, because the client eventually kills every hook."""
 LONGEST_TTL = 2_000_000
-"""Maximum TTL. The client's timers count milliseconds in 31 bits, and longer ones fire immediately."""
+"""Maximum TTL. The client's timers count milliseconds in 31 bits, and longer timers fire immediately."""
 SOMETHING_ELSE = "Something else"
 ASKED_BY, PROMPT = "askedBy", "permission-prompt"
 """Payload field and value that mark a question from the permission prompt."""
@@ -37,7 +37,7 @@ class Hook:
     arguments: Mapping[str, Json]
     directory: str
     tool_use_id: str | None = None
-    """The permanent ID of the call. Permission requests do not have one."""
+    """The permanent ID of the call. Permission requests do not have this ID."""
     real_paths: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """Resolved paths of the arguments, if the client resolved them."""
 
@@ -89,12 +89,12 @@ def tool_call(hook: Hook, *, editable: Sequence[str] = (), nonce: str) -> ToolCa
 
 
 def again(call: ToolCall, used: str) -> ToolCall:
-    """Return the call with a new ID, so that a new question is asked after the first approval was used."""
+    """Return the call with a new ID, so that a new question is asked once the first approval has been used."""
     return replace(call, call_id=f"{call.call_id}/{used}")
 
 
 def left_to_prompt(hook: Hook, payload: Mapping[str, Json]) -> bool:
-    """Return whether the permission prompt asked about the same call, in which case it answers the dialog."""
+    """Return whether the permission prompt created a question with this payload for the same call."""
     same = payload.get(CALL_DIGEST) == tool_digest(hook.tool, hook.arguments)
     return hook.event is Event.PERMISSION_REQUEST and payload.get(ASKED_BY) == PROMPT and same
 
@@ -145,7 +145,7 @@ def _asked(arguments: Mapping[str, Json]) -> str:
 
 
 def terms_of(hook: Hook) -> dict[str, Json]:
-    """Return the terms for answering the model's questions. They require a person, because rules cannot answer them."""
+    """Return the terms for answering the model's questions. Only a person can answer them; rules cannot."""
     if hook.tool != ASK:
         return {}
     asked = choices(hook.arguments)
@@ -213,7 +213,7 @@ def spoken(hook: Hook, verdict: Verdict) -> dict[str, Json]:
 
 
 def deferred(hook: Hook, *, breakpoint_id: str) -> dict[str, Json]:
-    """Return the output while the approval is pending. The session ends and is resumed after the answer."""
+    """Return the output for a pending approval. The session ends, and is resumed once a reviewer has answered."""
     reason = f"Approval requested: {breakpoint_id}."
     return _output(hook, {"permissionDecision": "defer", "permissionDecisionReason": reason})
 

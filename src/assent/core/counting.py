@@ -1,4 +1,4 @@
-"""autoApproveAfterN: which approvals count together, how many are required, and how payloads differ from theirs."""
+"""autoApproveAfterN: which approvals are counted together, how many are required, and how their payloads differ."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -36,17 +36,16 @@ class Counting:
         """Return how many approvals are required: the number that the agent requests, but at least the floor.
 
         Returns None if counting is not allowed or not requested, or if part of the call is hidden, because the next
-        call could then do something else.
+        call could then do something different.
         """
         if not self.allowed or after_n is None or after_n < 1 or hides(payload):
             return None
-        # An agent cannot request less than the project's minimum.
         return max(after_n, self.floor)
 
     def key(self, payload: Mapping[str, Json]) -> str:
         """Return the key that approvals of a gate must share to be counted together.
 
-        The approval of a call counts only for the same arguments or command in the same working directory.
+        The approval of a call counts only toward calls with the same arguments or command in the same directory.
         """
         if shows_call(payload):
             where = {name: payload[name] for name in _WHERE if name in payload}

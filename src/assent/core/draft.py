@@ -1,4 +1,4 @@
-"""Drafts: an agent's request as the content of a breakpoint, with digests instead of files."""
+"""Drafts: the content of a breakpoint as requested by an agent, with digests instead of files."""
 
 import base64
 import binascii
@@ -105,7 +105,7 @@ def draft(body: Mapping[str, Any]) -> Draft:
 
 
 def _one_of(name: str, top: str | None, inner: str | None, pointer: str) -> str | None:
-    """Return a field that can be sent in two places. The values must be equal, so that rules see what reviewers see."""
+    """Return a field that can be sent in two places; reject different values, so that rules see what reviewers see."""
     if top is not None and inner is not None and top != inner:
         raise InvalidRequest.at(pointer, f"differs from the top-level {name}")
     return top if top is not None else inner

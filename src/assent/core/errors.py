@@ -14,17 +14,17 @@ AssentError
 │   ├── RejectionPending       another reviewer's rejection is in its undo window
 │   ├── AlreadyClaimed         another reviewer has claimed it
 │   ├── ProjectRemoved         the project was removed and is read-only
-│   ├── NoReceipt              only approved breakpoints have a receipt, until they are purged
+│   ├── NoReceipt              the breakpoint is not approved, or it was imported or purged
 │   ├── ReceiptExpired         the receipt is too old to be used
 │   └── ReceiptUsed            a receipt can be used only once
-├── DigestMismatch             the answer refers to different content than is stored
+├── DigestMismatch             the answer is for content that differs from the stored content
 ├── PreconditionFailed         the version in If-Match is not current
 ├── MalformedJson              the body is not strict JSON
 ├── InvalidRequest             a field, parameter or header is not valid
 │   ├── PatternError           the text is not a valid pattern
 │   ├── IdempotencyMismatch    the key was used with a different request
-│   ├── ConfirmationRequired   high risk requires the typed gate name
-│   ├── ExpertsNotDistinct     there are too few different people for the experts
+│   ├── ConfirmationRequired   approving high risk requires typing the gate name
+│   ├── ExpertsNotDistinct     the experts cannot all be different people
 │   └── InvalidReceipt         modified, signed by an untrusted key, or not a receipt
 │       └── ReceiptMismatch    a valid receipt for a different action
 ├── TooLarge                   a size limit was exceeded

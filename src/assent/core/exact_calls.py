@@ -19,7 +19,7 @@ _WHOLE_TOOLS = (*WITHOUT_PROGRAM, "shell.")
 
 
 def is_whole_tool(gate: str) -> bool:
-    """Return whether a rule on the gate alone would approve every call of a tool or a shell."""
+    """Return whether a rule for the gate alone would approve every call to a tool or shell."""
     return gate.startswith(_WHOLE_TOOLS)
 
 
@@ -33,7 +33,7 @@ def is_offered(gate: str, payload: Mapping[str, Json]) -> bool:
 
 
 def exact_call(gate: str, payload: Mapping[str, Json]) -> tuple[list[str], list[str]]:
-    """Return the predicates that match exactly this call: the required ones, and ones that only make it readable.
+    """Return predicates that match exactly this call: the required ones, and those that only make the rule readable.
 
     Raises InvalidRequest if only a rule for a whole tool would be possible, or if a rule would have no effect.
     """
@@ -53,7 +53,7 @@ def exact_call(gate: str, payload: Mapping[str, Json]) -> tuple[list[str], list[
         if is_whole_tool(gate):
             raise InvalidRequest(
                 "No rule can be suggested: this request does not include arguments, so a rule would approve every call "
-                "of the tool."
+                "to the tool."
             )
         return [], []
     return _predicates(gate, payload, digest), _readable(payload)

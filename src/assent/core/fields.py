@@ -23,7 +23,7 @@ class Place(StrEnum):
     BODY = "body"
     PAYLOAD = "payload"
     CLIENT = "client"
-    """Used only by the SDK and not sent."""
+    """Used only by the SDK, and not sent to the server."""
 
 
 class Door(StrEnum):
@@ -31,7 +31,7 @@ class Door(StrEnum):
 
     APPROVE = "@approve"
     TOOLS = "terms"
-    """The terms of the framework integrations."""
+    """The `terms` argument of the framework integrations."""
     CLI = "CLI"
     MCP = "MCP"
 
@@ -96,7 +96,7 @@ FIELDS: tuple[Field, ...] = (
     _field(
         "breakpoint_id",
         "str",
-        "Gate, which is a stable name for this kind of question, such as deploy.production",
+        "Gate: a stable name for this kind of question, such as deploy.production",
         Door.APPROVE,
         Door.CLI,
         Door.MCP,
@@ -124,7 +124,7 @@ FIELDS: tuple[Field, ...] = (
         Door.MCP,
     ),
     _field("editable", "list[str]", "Names of the values that reviewers can change", Door.APPROVE, Door.MCP),
-    _field("consumer", "str", "Agent ID, or pattern that matches agent IDs, of other agents that may use the receipt"),
+    _field("consumer", "str", "ID of another agent that may use the receipt, or a pattern for such IDs"),
     _field("attempt", "int", "Number of the agent's current attempt"),
     _field("previous_feedback", "str", "Feedback that the agent received on its previous attempt"),
     _field(
@@ -135,7 +135,7 @@ FIELDS: tuple[Field, ...] = (
         Door.TOOLS,
     ),
     _field("present_always_approve", "bool", "Whether to offer reviewers the “Always approve” button"),
-    _field("context", "dict", "Additional context, which can contain runId and files to show"),
+    _field("context", "dict", "Additional context; it can contain runId and files to show"),
     _field(
         "payload",
         "dict",
@@ -144,7 +144,7 @@ FIELDS: tuple[Field, ...] = (
         Door.MCP,
         place=Place.CLIENT,
     ),
-    _field("extra", "dict", "Any other content to show, without the names of known fields", place=Place.CLIENT),
+    _field("extra", "dict", "Any other content to show; it must not use names of known fields", place=Place.CLIENT),
 )
 BY_NAME: Mapping[str, Field] = {each.name: each for each in FIELDS}
 BY_WIRE: Mapping[str, Field] = {each.wire: each for each in FIELDS}
@@ -154,7 +154,7 @@ CONTEXT_FIELDS = frozenset({"runId", "files"})
 CRITICAL_FIELDS = frozenset(
     {"question", "hardStop", "risk", "expert", "strategy", "autoApproveAfterN", "breakpointId", "ttlSeconds"}
 )
-"""Fields whose misspelling is rejected, because it would silently weaken the check."""
+"""Fields whose misspellings are rejected, because a misspelling would silently weaken the check."""
 OTHER_WORDS: Mapping[str, str] = {
     "gate": "breakpoint_id",
     "deadline": "ttl_seconds",
@@ -200,7 +200,7 @@ def _likeness(given: str, name: str) -> float:
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """Return a sentence that suggests similar names, or an empty string without such names."""
+    """Return a sentence that suggests similar names, or an empty string if there are none."""
     found = [repr(name) for name in suggestions(given, known)]
     if not found:
         return ""
@@ -259,7 +259,7 @@ def _refuse_or_warn(key: str, meant: str, where: str, warnings: list[str]) -> No
 @lru_cache(maxsize=4096)
 def _near_miss(key: str, fields: frozenset[str]) -> str | None:
     """Return the field that a key misspells with different case or punctuation, or with a single typo."""
-    # Such a long key cannot be a near miss, so it is not normalized and compared.
+    # A key this long cannot be a near miss, so skip the normalization and comparison.
     if len(key) > 2 * max(map(len, _KNOWN)):
         return None
     mine = folded(key)

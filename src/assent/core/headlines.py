@@ -59,7 +59,7 @@ def headline(title: str | None, gate: str, payload: Mapping[str, Json]) -> Headl
 
 
 def action(payload: Mapping[str, Json]) -> tuple[str, bool]:
-    """Return the command, file, URL or amount in a payload, or "", and whether it is code."""
+    """Return the command, file, URL or amount in a payload (empty if there is none), and whether it is code."""
     directory, arguments = payload.get(DIRECTORY), payload.get("arguments")
     name = _name(payload)
     if name and is_object(arguments):

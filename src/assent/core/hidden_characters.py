@@ -7,11 +7,11 @@ HIDDEN = (
     "13430-1345F 1BCA0-1BCA3 1D173-1D17A 1FFFE-1FFFF 2FFFE-2FFFF 3FFFE-3FFFF 4FFFE-4FFFF 5FFFE-5FFFF 6FFFE-6FFFF "
     "7FFFE-7FFFF 8FFFE-8FFFF 9FFFE-9FFFF AFFFE-AFFFF BFFFE-BFFFF CFFFE-CFFFF DFFFE-10FFFF"
 )
-"""Drawn as nothing, or changes how the rest is drawn."""
+"""Invisible characters, and characters that change how other characters are displayed."""
 FILLERS = "115F-1160 2800 2D7F 3164 FFA0 1107F 16FE4 1D159"
-"""Drawn as a blank, or as nothing, though Unicode calls it a letter, mark or symbol."""
+"""Letters, marks and symbols (according to Unicode) that are displayed as a blank or not at all."""
 BLANKS = "00A0 1680 2000-200A 202F 205F 3000"
-"""Every kind of space but U+0020."""
+"""All space characters except U+0020."""
 SCRIPTS = {
     "LATIN": (
         "0041-005A 0061-007A 00C0-00D6 00D8-00F6 00F8-02AF 1D00-1D25 1D62-1D65 1D6B-1D77 1D79-1D9A 1E00-1EFF 2090-209C "
@@ -42,4 +42,4 @@ SCRIPTS = {
         "1D7AA-1D7C2 1D7C4-1D7CB"
     ),
 }
-"""Letters of scripts that have look-alikes in one another."""
+"""Letters of scripts that have look-alikes in other scripts."""

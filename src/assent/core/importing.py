@@ -44,7 +44,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """An ended breakpoint of the original service, parsed and validated."""
+    """An ended breakpoint from the original service, parsed and validated."""
 
     origin: str
     draft: Draft
@@ -71,14 +71,14 @@ class Retold:
 
 def id_of(project: str, origin: str, *, created_at: int) -> str:
     """Return the ID of an imported breakpoint. It is deterministic and sorts by creation time."""
-    # In place of the random part of an ID, so that importing the same breakpoint again finds it.
+    # Replaces the random part of an ID, so that a repeated import finds the same breakpoint.
     chance = hashlib.sha256(f"{project}\n{origin}".encode()).digest()[:10]
     number = ((created_at // 1000) << 80) | int.from_bytes(chance)
     return "bp_" + "".join(_DIGITS[(number >> shift) & 31] for shift in range(125, -1, -5))
 
 
 def name_of(author: str) -> str:
-    """Return the name of an imported author, which is unique even if characters were removed."""
+    """Return a name for an imported author that is unique even if characters had to be removed."""
     plain = "".join(each for each in author if each.isprintable())[:LONGEST_NAME]
     if plain != author:
         plain += "-" + hashlib.sha256(author.encode(errors="surrogatepass")).hexdigest()[:8]

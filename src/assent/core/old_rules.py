@@ -1,4 +1,4 @@
-"""Finds rules that older versions of “Always approve” created and that match more calls than the one shown."""
+"""Finds rules that were created by older versions of “Always approve” and match more calls than the one shown."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -16,7 +16,7 @@ _CALLED: Mapping[str, str] = {DIRECTORY: "working directory", CALL_DIGEST: "argu
 
 
 def unnamed(rule: Rule) -> tuple[str, ...]:
-    """Return the parts of a call that an “Always approve” rule fails to check. Other rules return an empty tuple."""
+    """Return the parts of a call that an “Always approve” rule fails to check. For other rules, the result is empty."""
     pattern = _pattern(rule)
     if pattern is None:
         return ()

@@ -1,4 +1,4 @@
-"""Counts in sentences."""
+"""Formats counts for use in sentences."""
 
 
 def plural(count: int, one: str, many: str = "") -> str:

@@ -1,6 +1,6 @@
-"""Files that configure gates: only a person can approve a call that may change one of them, never a rule.
+"""Files that configure gates: only a person, never a rule, can approve a call that may change one of them.
 
-Both the given and the client's resolved paths are checked, ignoring case and invisible characters.
+Paths are checked both as given and as resolved by the client, ignoring case and invisible characters.
 """
 
 import fnmatch
@@ -59,7 +59,7 @@ _SEQUENCES = (
 _TRIGGERS = re.compile(
     "|".join(sorted(map(re.escape, _NAMES | _PARENTS | {"jenkinsfile"} | {each[0] for each in _SEQUENCES})))
 )
-"""Quick check: a path without any of these is not protected, unless a shell expands it."""
+"""Quick check: a path that does not match is not protected, unless a shell expands it."""
 _READS = frozenset({
     "Read", "Grep", "Glob", "LS", "NotebookRead", "LSP",
     "read_file", "read_many_files", "list_directory", "list_dir", "glob", "grep", "grep_search", "search_file_content",
@@ -68,7 +68,7 @@ _READS = frozenset({
 """Tools of supported agents that only read. Names are compared exactly, so that no other tool is exempt."""
 _WRITES = frozenset({"Edit", "MultiEdit", "Write", "NotebookEdit"})
 _RESOLVING_DOORS = frozenset({"claude-code"})
-"""Integrations that resolve paths. If one does not send a resolved path, a symbolic link could lead anywhere."""
+"""Integrations that resolve paths. Without a resolved path, a symbolic link could lead anywhere."""
 _SHELLS = frozenset({
     "bash", "powershell", "shell", "sh", "exec", "exec_command", "local_shell", "shell_command", "terminal",
     "run_terminal_cmd", "run_terminal_command", "run_shell_command", "execute_command", "run_command", "apply_patch",
@@ -144,7 +144,7 @@ def words(command: str) -> Iterator[str]:
 
 
 def folded(text: str) -> str:
-    """Normalize a path like a file system that ignores case and invisible characters."""
+    """Normalize a path in the same way as file systems that ignore case and invisible characters."""
     if text.isascii():
         return text.lower()
     seen = "".join(filter(_is_seen, unicodedata.normalize("NFKC", text)))
@@ -164,13 +164,13 @@ def _named(payload: Mapping[str, Json], *, is_shell: bool) -> Iterator[str]:
         yield from _of(_in_path(folded(path)))
     for count, (key, text) in enumerate(_said(payload)):
         command = is_shell or key in COMMANDS
-        # A call that is too large to check is protected, so that padding cannot hide a path.
+        # Treat a call that is too large to check as protected, so that padding cannot hide a path.
         if count >= MOST_VALUES or (command and len(text) > LONGEST_COMMAND):
             yield _TOO_MUCH
             return
         if command:
             yield from _in_command(folded(text))
-        # A longer text cannot be a path, because operating systems limit the length of paths.
+        # Longer text cannot be a path, because operating systems limit the length of paths.
         if len(text) <= LONGEST_PATH and not _ADDRESS.match(text):
             path = folded(text)
             yield from _of(_in_path(path if _WHOLE.match(path) else f"{base}/{path}"))
@@ -214,7 +214,7 @@ def _leaves(value: Json, key: str, *, beside: bool = False, depth: int = 0) -> I
 
 
 def _in_text(text: str) -> Json:
-    """Parse a string that may contain JSON, as leniently as any client might; return None if it does not."""
+    """Parse a string that may contain JSON, as leniently as any client might; return None if it is not JSON."""
     if not text.lstrip("\ufeff \t\r\n").startswith(("{", "[", '"')):
         return None
     try:
@@ -226,7 +226,7 @@ def _in_text(text: str) -> Json:
 
 
 def _every_member(pairs: Sequence[tuple[str, Json]]) -> dict[str, Json]:
-    """Keep all values of a duplicate member, because clients differ in which one they use."""
+    """Keep all values of a duplicate member, because clients differ in which value they use."""
     found: dict[str, list[Json]] = {}
     for name, value in pairs:
         found.setdefault(name, []).append(value)
@@ -280,7 +280,7 @@ def _protected(parts: Sequence[str]) -> str | None:
         if n < skipped:
             continue
         if part in _AGENTS and parts[n + 1 : n + 2] == ["worktrees"] and len(parts) > n + 2:
-            skipped = n + 3  # a working tree of the agent is treated like any other directory
+            skipped = n + 3  # an agent's worktree is treated like any other directory
         elif found := _at(parts, n):
             return found
     return None
@@ -299,7 +299,7 @@ def _at(parts: Sequence[str], n: int) -> str | None:
 
 
 def _by_wildcards(parts: Sequence[str]) -> str | None:
-    """Return a protected file that a shell may expand this path with wildcards to."""
+    """Return a protected file that matches the wildcards in this path when a shell expands them."""
     if len(parts) > MOST_NAMES or any(len(part) > LONGEST_NAME for part in parts):
         return _TOO_MUCH
     for n, part in enumerate(parts):
@@ -318,7 +318,7 @@ def _may_be(name: str, pattern: str) -> bool:
         return name == pattern
     if name.startswith(".") and _WILD.match(pattern):
         return False  # shell wildcards do not match a leading dot
-    # A pattern of only wildcards, such as *, would match every name and is not protected.
+    # A pattern that consists only of wildcards, such as *, would match every name and is not protected.
     if not (pattern.startswith(".") or re.search(r"\w", pattern)):
         return False
     return fnmatch.fnmatchcase(name, _STARS.sub("*", pattern))

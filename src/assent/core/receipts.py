@@ -28,8 +28,8 @@ KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 LARGEST = 2 * 1024 * 1024
 MAY_BE_AHEAD = 300 * SECOND
-"""Maximum time by which the verifier's clock may be behind the signer's, in microseconds."""
-# Prevents a signature of another kind of message from being used for a receipt.
+"""Maximum number of microseconds by which the verifier's clock may be behind the signer's."""
+# Prevents signatures of other kinds of messages from being accepted for receipts.
 _PREFIX = b"assent-receipt/1\n"
 _HEX = re.compile(r"[0-9a-f]{64}")
 _KEY_ID = re.compile(r"rkey_[0-9a-f]{16}")
@@ -56,7 +56,7 @@ class Approver:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The time at which a receipt was used, and the user."""
+    """The use of a receipt: when it was used, and by which caller."""
 
     at: int
     by: str
@@ -67,7 +67,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """The approval that a receipt proves. It is identical in all receipts that are issued for it."""
+    """The approval that a receipt proves. If several receipts are issued for an approval, this part is identical."""
 
     breakpoint_id: str
     project: str
@@ -133,7 +133,7 @@ class Receipt:
 
 
 def approval_of(current: Breakpoint, responses: Sequence[Response], *, purged: bool) -> Approval:
-    """Return the approval to certify; raise NoReceipt if the breakpoint is not approved, purged or imported."""
+    """Return the approval to certify; raise NoReceipt if the breakpoint was not approved, or was purged or imported."""
     if current.status is not Status.RELEASED or current.decision is not Decision.APPROVED:
         what = current.decision or current.status
         standing = {"status": current.status.value, "decision": current.decision.value if current.decision else None}
@@ -168,7 +168,7 @@ def approval_of(current: Breakpoint, responses: Sequence[Response], *, purged: b
 
 
 def nonce(breakpoint_id: str, event: str) -> str:
-    """Return the nonce, which is the same in all receipts of an approval. It does not have to be secret."""
+    """Return the nonce, which is the same in all receipts for an approval. It does not have to be secret."""
     return sha256(f"assent-receipt-nonce/1\n{breakpoint_id}\n{event}".encode())
 
 
@@ -181,7 +181,7 @@ def public_key(seed: bytes) -> bytes:
 
 
 def key_id(public: bytes) -> str:
-    """Return the ID of a public key, which is part of its hash."""
+    """Return the ID of a public key, which is a part of the key's hash."""
     return "rkey_" + sha256(b"assent-receipt-key/1\n" + public)[:16]
 
 
@@ -223,7 +223,7 @@ def parse(value: Json) -> Receipt:
         used=_use(fields.maybe_object("used")),
         signature=_signature(fields),
     )
-    # Reject unknown fields, also in nested objects, and values that would be serialized differently.
+    # Reject unknown fields, including in nested objects, and values that would be serialized differently.
     if receipt.body() != value:
         unknown = ", ".join(sorted(set(value) - set(receipt.body())))
         raise InvalidReceipt(
@@ -242,7 +242,7 @@ def check(  # noqa: PLR0913  # everything that a receipt can be checked against
     agent_id: str | None = None,
     digest: str | None = None,
 ) -> None:
-    """Raise an error unless the receipt is trusted, unused, not expired and for the expected action."""
+    """Raise an error unless the receipt is trusted, unused, unexpired and for the expected action."""
     # Checked first, because nothing in an unsigned receipt can be trusted.
     _check_signature(receipt, keys)
     approval = receipt.approval
@@ -276,7 +276,7 @@ def already_used(approval: Approval, use: Use) -> ReceiptUsed:
 
 def _check_signature(receipt: Receipt, keys: Keys) -> None:
     public = keys.get(receipt.key_id)
-    # The caller chooses the IDs of its keys, so make sure that the key belongs to the ID.
+    # The caller chooses the IDs of its keys, so make sure that the ID matches the key.
     if public is None or key_id(public) != receipt.key_id:
         msg = f"This receipt is signed with the key {receipt.key_id}, which is not trusted here."
         raise InvalidReceipt(msg, keyId=receipt.key_id)

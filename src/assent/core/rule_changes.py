@@ -43,7 +43,7 @@ def created(
 ) -> tuple[Rule, RuleEvent]:
     """Record a new rule, whose project and source cannot change later.
 
-    `imported` is the unverified origin according to the imported file. The actor is the person who imports it.
+    `imported` is the unverified origin according to the imported file. The actor is the person who imports the file.
     """
     origin: dict[str, Json] = {"project": rule.project, "source": rule.source}
     if imported is not None:

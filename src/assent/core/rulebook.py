@@ -101,7 +101,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A parsed rule. A never rule with an invalid pattern has only a glob, and its result is unknown."""
+    """A parsed rule. A `never` rule with an invalid pattern has only a glob, and its result is unknown."""
 
     rule: Rule
     place: int
@@ -111,7 +111,7 @@ class Compiled:
     live: bool
 
     def holds(self, subject: Subject) -> Truth:
-        """Evaluate the rule for a subject whose name matches its glob. Rules that stop match loosely."""
+        """Evaluate the rule for a subject whose name matches its glob. Rules that stop approvals match loosely."""
         expression = self.pattern.expression if self.pattern else None
         if expression is None:
             return True if self.pattern else None
@@ -205,7 +205,7 @@ class Rulebook:
         return cls(tuple(faults), frozenset(always_break_on), patterns, exact, loose, breaking)
 
     def fitting(self, name: str, now: int) -> list[Compiled]:
-        """Return the active rules whose globs match the name, in evaluation order. Rules that stop match loosely."""
+        """Return the active rules whose globs match the name, in evaluation order; stopping rules match loosely."""
         found = {each.place: each for each in self.index.fitting(name)}
         # A rule can be found by several readings, so rules are collected by their position.
         for reading in readings(name):
@@ -220,11 +220,11 @@ class Rulebook:
 def _compiled(place: int, rule: Rule, patterns: dict[str, Pattern], faults: list[Fault]) -> Compiled | None:
     """Compile a rule. An invalid rule never approves and does not affect other rules.
 
-    An invalid rule that may be a never rule still stops everything that its glob matches, or everything if the glob is
-    also invalid.
+    An invalid rule that may be a `never` rule still stops everything that its glob matches, or everything if the glob
+    is also invalid.
     """
     stops = rule.action != RuleAction.AUTO
-    # A rule that stops is enforced even if its mode is unknown.
+    # A rule that stops approvals is enforced even if its mode is unknown.
     live = rule.mode == RuleMode.LIVE or (stops and rule.mode != RuleMode.SHADOW)
     pattern: Pattern | None = None
     try:

@@ -3,7 +3,7 @@
 never-auto-approve rule > alwaysBreakOn tag, hardStop, high risk, open questions and files that configure gates >
 auto-approve rule > autoApproveAfterN > prompt.
 
-Unknown results count against an approval: never rules then match, and auto-approve rules do not.
+Unknown results count against an approval: `never` rules match, and auto-approve rules do not.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -221,7 +221,7 @@ def _auto(compiled: Compiled, subject: Subject) -> Step:
 
 
 def _stops(question: _Question) -> Iterator[Step]:
-    """Yield the reasons other than rules for which the project or the agent requires a human decision."""
+    """Yield the reasons, other than rules, why the project or the agent requires a human decision."""
     values = question.subject.values
     tags: Sequence[Any] = listed(values.get("tags"))
     tag = next((each for each in tags if question.book.breaks_on(each)), None)
@@ -294,9 +294,9 @@ class Asked(Protocol):
 
 
 def subject_of(asked: Asked, *, claimed: bool = False) -> Subject:
-    """Return what rules see of a breakpoint. Its experts are the requested ones, not the current seats.
+    """Return what rules see of a breakpoint. The experts are those that were requested, not the current seats.
 
-    `claimed` means that the agent only claims its ID.
+    `claimed` means that the agent ID is unverified.
     """
     payload = asked.payload
     if tuple(payload.get("tags") or ()) != asked.tags:
@@ -304,7 +304,7 @@ def subject_of(asked: Asked, *, claimed: bool = False) -> Subject:
         payload = {**payload, "tags": list(asked.tags)}
     digest = call_digest(payload)
     if payload.get(CALL_DIGEST) != digest:
-        # Never use a digest that the agent claims, not even if none can be computed: a false digest would match rules
+        # Never use a digest that the agent sent, even if no digest can be computed: a false digest would match rules
         # for a different call.
         payload = {name: value for name, value in payload.items() if name != CALL_DIGEST}
         payload |= {CALL_DIGEST: digest} if digest is not None else {}

@@ -1,4 +1,4 @@
-"""The file `rules.json`: exports rules, and determines the changes of an import."""
+"""The file `rules.json`: exports rules, and determines what an import would change."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

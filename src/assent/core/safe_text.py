@@ -17,7 +17,7 @@ def character_class(*lists: str) -> str:
     return "".join("-".join(f"\\U{int(code, 16):08x}" for code in part) for part in parts)
 
 
-# Languages need only a few combining marks on a letter. A larger number of them covers the surrounding lines.
+# Languages need only a few combining marks on a letter. A larger number would cover the surrounding lines.
 _MARK_RANGES = (
     "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
     "\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20f0\ufe20-\ufe2f"
@@ -61,16 +61,16 @@ def revealed(text: str, write: Callable[[str], str], *, joiners: bool = True, sc
     return _unseen().sub(written, text)
 
 
-# These are compiled when the first non-ASCII text arrives, so that a hook that never shows any starts faster.
+# The following patterns are compiled when the first non-ASCII text arrives, so that hooks start faster.
 @cache
 def _unseen() -> re.Pattern[str]:
-    """Return a regular expression for hidden characters, which do not include tabs and line feeds."""
+    """Return a regular expression for hidden characters other than tabs and line feeds."""
     return re.compile(f"[{character_class(HIDDEN, FILLERS, BLANKS)}]")
 
 
 @cache
 def _foreign() -> re.Pattern[str]:
-    """Return a regular expression for letters of non-Latin scripts with look-alikes."""
+    """Return a regular expression for letters of non-Latin scripts that have look-alikes."""
     return re.compile(f"[{character_class(*(each for name, each in SCRIPTS.items() if name != 'LATIN'))}]")
 
 
@@ -80,7 +80,7 @@ def _letters(script: str) -> re.Pattern[str]:
 
 
 def _one_script(found: re.Match[str]) -> str:
-    """Mark the letters of a word that are not in its predominant script, such as a Cyrillic а in `pаypal`."""
+    """Mark letters that do not belong to a word's predominant script, such as a Cyrillic а in `pаypal`."""
     word = found.group()
     if word.isascii() or not _foreign().search(word):
         return word

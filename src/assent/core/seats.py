@@ -25,7 +25,7 @@ class Directory:
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """A seat for one expert's answer. Experts that did not exist at creation share one that the owner can take."""
+    """A seat for an expert's answer. Experts that did not exist at creation share a seat that the owner can take."""
 
     name: str
     stands_in_for: tuple[str, ...] = ()
@@ -102,7 +102,7 @@ def seating(people: Iterable[str], options: Sequence[Collection[str]]) -> dict[s
 
 
 def answerable(options: Sequence[Collection[str]]) -> bool:
-    """Return whether a different person can take each seat."""
+    """Return whether each seat can be taken by a different person."""
     # The same search with the roles reversed: each seat is assigned a different person.
     indices = [str(index) for index in range(len(options))]
     people = sorted(frozenset[str]().union(*options)) if options else []

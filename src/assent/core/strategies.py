@@ -20,7 +20,7 @@ class Vote:
     person: str
     approved: bool
     after_reset_by: str | None = None
-    """Admins who could have given this answer, because they reset the person's access and it is unconfirmed."""
+    """Admins who could have given this answer, because they reset the person's access, which is still unconfirmed."""
 
 
 Strategy: TypeAlias = Callable[[Sequence[Vote], int], Decision | None]
@@ -47,7 +47,7 @@ def verdict(name: str, votes: Sequence[Vote], seats: int) -> Decision | None:
 
 
 def _voices(latest: Mapping[str, Vote]) -> tuple[Vote, ...]:
-    """Merge the votes of each admin and the people whose access the admin reset. One rejection rejects for all."""
+    """Merge the votes of each admin and the people whose access the admin reset. One rejection counts for all."""
     voices: dict[str, set[str]] = {}
     for vote in latest.values():
         together = {vote.person, *resetters(vote.after_reset_by)}
@@ -76,7 +76,7 @@ def first_response(votes: Sequence[Vote], seats: int) -> Decision | None:
 
 @strategy("collect-all")
 def collect_all(votes: Sequence[Vote], seats: int) -> Decision | None:
-    # all() of an empty list is true, so without votes there must not be a decision.
+    # all() of an empty list is true, but there must not be a decision without votes.
     if len(votes) < seats or not votes:
         return None
     return _outcome(approved=all(vote.approved for vote in votes))

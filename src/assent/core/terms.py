@@ -76,7 +76,7 @@ class Terms:
         for name in answer.edits or ():
             if name not in self.editable:
                 raise InvalidRequest.at(f"/edits/{pointer_step(name)}", "cannot be edited")
-        # A rejection needs no option, form answers or confirmation.
+        # A rejection does not require an option, form answers or a confirmation.
         if answer.approved:
             self._check_approval(answer)
 

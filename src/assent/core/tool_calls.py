@@ -75,7 +75,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The result for a call: whether to run it and with which arguments, and the reason for the model."""
+    """The verdict on a call: whether to run it, with which arguments, and the reason to give to the model."""
 
     approved: bool
     reason: str
@@ -98,7 +98,7 @@ def ended(status: str, *, by: str | None, said: str | None) -> str:
 
 
 def misfits(arguments: Mapping[str, Json], edits: Mapping[str, Json]) -> list[str]:
-    """Return the edited arguments whose type changed. For example, a tool would treat "false" as true."""
+    """Return the edited arguments whose type changed. For example, a tool would treat the string "false" as true."""
     return [name for name, value in edits.items() if name in arguments and not _alike(arguments[name], value)]
 
 

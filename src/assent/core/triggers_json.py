@@ -26,7 +26,7 @@ def unspelt(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def respelt(error: InvalidRequest) -> InvalidRequest:
-    """Convert the pointers of an error in a trigger to the field names of the API."""
+    """Convert the JSON pointers in an error about a trigger to the API's field names."""
     found: Any = error.details.get("errors", [])
     places = [each["pointer"] for each in found]
     moved = [each | {"pointer": _POINTERS.get(each["pointer"], each["pointer"])} for each in found]

@@ -53,7 +53,7 @@ class Coalescer(Generic[Value]):
 class Shared(Generic[Key, Value]):
     """Runs one lookup for all callers that ask for the same key while another lookup is running.
 
-    It starts after the last of these calls, so that callers see their own writes.
+    The shared lookup starts after the last of these calls, so that callers see their own writes.
     """
 
     def __init__(self, look: Callable[[Key], Awaitable[Value]]) -> None:

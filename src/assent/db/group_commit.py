@@ -1,4 +1,4 @@
-"""Runs waiting use cases together in one commit, or one by one if one of them spoils the batch."""
+"""Runs waiting use cases together in one commit, or one by one if a use case spoils the batch."""
 
 import asyncio
 import queue
@@ -30,7 +30,7 @@ class Connection(Protocol):
     def close(self) -> None: ...
 
     def passing(self, error: Exception) -> bool:
-        """Return whether the error is temporary, so that the work may succeed if retried; nothing of it was stored."""
+        """Return whether the error is temporary: nothing was stored, and the work may succeed if retried."""
         ...
 
 
@@ -60,7 +60,7 @@ class Job(Generic[Result]):
 
 
 class Spoiled(Exception):
-    """A use case failed after it had written, so its batch must be rolled back and run one by one."""
+    """A use case failed after it had written, so its batch must be rolled back, and its use cases run one by one."""
 
 
 class InDoubt(Exception):
@@ -170,7 +170,7 @@ class GroupCommit:
 
     def _fail(self, job: Job[Any], error: Exception) -> None:
         job.result, job.hints, job.news = None, (), False
-        # The caller needs the original error, not how it affected the batch.
+        # The caller needs the original error, not the one that describes its effect on the batch.
         job.error = error.__cause__ if isinstance(error, Spoiled | InDoubt) else error
 
     def _finish(self, jobs: list[Job[Any]], seconds: float) -> None:

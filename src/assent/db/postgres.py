@@ -33,7 +33,7 @@ READERS = 4
 PAGE_CONNECTIONS = 4
 CHANNEL = "assent"
 QUIET_CHANNEL = "assent_quiet"
-"""For hints that only inboxes need; nodes of older versions do not listen to it and do not have those pages."""
+"""For hints that only inbox pages need. Nodes with older versions do not listen to it or have those pages."""
 MAX_NOTIFY = 7_000
 MEASUREMENTS = 3
 PASSING = (
@@ -108,7 +108,7 @@ class PostgresWriter:
             self._adopted = adopted(self._connection, "postgresql+psycopg://")
             # Adopting the connection ran a query, which began a transaction.
             self._connection.rollback()
-        # In a pipeline, statements are sent without waiting for results that nothing needs.
+        # In a pipeline, statements are sent without waiting for results that are not needed.
         self._pipeline.enter_context(self._connection.pipeline())
         return self._open_transaction(PostgresSession(self._connection, self._alchemy))
 
@@ -176,7 +176,7 @@ def _connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
 class DatabaseClock:
     """The time of PostgreSQL on every node: its last measured time plus the time elapsed since.
 
-    The machine's own clock is used only until PostgreSQL has been asked, because it may be wrong and may jump.
+    The machine's own clock may be wrong and may jump, so it is used only until PostgreSQL has been asked.
     """
 
     def __init__(self, system: Callable[[], int] = time.time_ns) -> None:
@@ -191,7 +191,7 @@ class DatabaseClock:
 
 
 async def _asked(connection: "asyncpg.Connection | PoolConnectionProxy") -> tuple[int, int]:
-    """Return the duration of the query, and how far PostgreSQL's clock was ahead of ours in the middle of it."""
+    """Return the duration of the query, and how far PostgreSQL's clock was ahead of ours at its midpoint."""
     before = steady()
     there = await connection.fetchval("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
     after = steady()

@@ -10,9 +10,9 @@ from assent.db.sqlite import DAMAGED_TEXT
 from assent.db.transaction import Transaction
 from assent.kernel.ports import Database
 
-# Takes the path of every write, but changes nothing. SQLite does not write anything for an UPDATE to the same value, so
-# a full disk would go unnoticed; the pragma writes the first page. A read-only PostgreSQL rejects even an UPDATE
-# without rows.
+# Follows the path of every write, but changes nothing. SQLite does not write anything for an UPDATE to the same value,
+# so a full disk would go unnoticed; the pragma writes the first page. A read-only PostgreSQL rejects even an UPDATE
+# that affects no rows.
 TOUCH = {
     "sqlite": "PRAGMA user_version = 0",
     "postgresql": "UPDATE assent_projects SET name = name WHERE id IS NULL",

@@ -33,7 +33,7 @@ class NotCopied(AssentError):
 
 
 def is_read_only(path: Path) -> bool:
-    """Return whether the file or its directory is not writable, or is read-only by its mode, which root may ignore."""
+    """Return whether the file or its directory is read-only. The mode is checked too, because root can ignore it."""
     path = path.resolve()
     return path.is_file() and not all(map(_takes_writes, (path, path.parent)))
 
@@ -51,7 +51,7 @@ def logs(path: Path) -> list[Path]:
 
 @contextlib.contextmanager
 def at_rest(path: Path) -> Generator[None, None, None]:
-    """Raise if the file was written to in the meantime, since what was read may then be inconsistent."""
+    """Raise if the file is modified during the block, because what the block has read may then be inconsistent."""
     path = path.resolve()
     before = _state(path)
     try:

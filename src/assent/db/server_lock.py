@@ -1,4 +1,4 @@
-"""One server per SQLite data directory: a file lock that the operating system drops when the process ends."""
+"""One server per SQLite data directory: a file lock that the operating system releases when the process ends."""
 
 import contextlib
 import fcntl
@@ -15,7 +15,7 @@ from assent.core.errors import AssentError
 
 RETRY_SECONDS = 0.05
 ATTEMPTS = 20
-"""A probe by another command holds the lock for microseconds; a server holds it for longer than this."""
+"""A probe by another command holds the lock only for microseconds. After this many attempts, it must be a server."""
 LARGEST = 4096
 _held: set[int] = set()
 
@@ -44,7 +44,7 @@ class ServerLock:
     """Held from before a server accesses its data until its process ends for any reason."""
 
     def __init__(self, path: Path, database: Path | None = None) -> None:
-        """Take the lock, or raise DataInUse and change nothing.
+        """Acquire the lock, or raise DataInUse and change nothing.
 
         The database file is locked too, if it exists: a lock file can be deleted, and a hard link has a different path.
         SQLite's own locks are of another kind (fcntl) and do not conflict with this one (flock).
@@ -60,7 +60,7 @@ class ServerLock:
         self.describe(None)
 
     def describe(self, address: str | None) -> None:
-        """Write who holds the lock, for the message that a second server prints."""
+        """Record which process holds the lock, for the message that a second server prints."""
         holder = Holder(pid=os.getpid(), host=socket.gethostname(), address=address)
         os.ftruncate(self._files[0], 0)
         os.pwrite(self._files[0], msgspec.json.encode(holder), 0)

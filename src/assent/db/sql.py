@@ -1,4 +1,4 @@
-"""One notation of SQL for three drivers: statements contain `:name`, and each driver gets its own placeholders."""
+"""One SQL notation for three drivers: statements contain `:name`, and each driver gets its own placeholders."""
 
 import json
 import re
@@ -17,13 +17,13 @@ _NAME = re.compile(r"(?<!:):([a-z_][a-z0-9_]*)")
 
 @lru_cache(maxsize=1024)
 def for_psycopg(statement: str) -> LiteralString:
-    # psycopg requires proof that no value is formatted into a statement; ours come from constants in this package.
+    # psycopg requires proof that statements contain no formatted values; ours are built from constants in this package.
     return _NAME.sub(r"%(\1)s", statement.replace("%", "%%"))  # pyright: ignore[reportReturnType]
 
 
 @lru_cache(maxsize=1024)
 def for_asyncpg(statement: str) -> tuple[str, tuple[str, ...]]:
-    """Return the statement with $1, $2 … and the names in that order."""
+    """Return the statement with $1, $2 … as placeholders, and the parameter names in that order."""
     names: list[str] = []
 
     def place(found: re.Match[str]) -> str:

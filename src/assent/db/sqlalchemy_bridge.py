@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 
 def adopted(connection: Any, url: str) -> sa.Connection:  # noqa: ANN401  # a connection of sqlite3 or psycopg
-    """Call it before the first transaction, because SQLAlchemy runs queries on a new connection and rolls back."""
+    """Wrap before the first transaction, because SQLAlchemy runs queries on a new connection and rolls back."""
     engine = sa.create_engine(url, creator=lambda: connection, poolclass=sa.StaticPool, pool_reset_on_return=None)
     opened = engine.connect()
     opened.execute(sa.text("SELECT 1")).close()

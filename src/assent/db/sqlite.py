@@ -47,7 +47,7 @@ _log = structlog.get_logger()
 
 
 def damage_in(error: BaseException | None) -> str | None:
-    """Return SQLite's message about a damaged file, if the error or one of its causes is such a message."""
+    """Return SQLite's message about a damaged file, if the error or one of its causes contains such a message."""
     while error is not None:
         driver = getattr(error, "orig", None) or error  # SQLAlchemy wraps the driver's error
         if isinstance(driver, sqlite3.Error) and getattr(driver, "sqlite_errorcode", 0) & 0xFF in DAMAGED:
@@ -66,7 +66,7 @@ class WriteLock:
     """Held while writing to the file: a lock between the threads of this process, and a file lock between processes."""
 
     def __init__(self, path: Path | None) -> None:
-        """Without a path, for data that is never written to, other processes are not locked out."""
+        """Without a path, other processes are not locked out; this is for data that is never written to."""
         self._threads = threading.Lock()
         self._file = None if path is None else os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
@@ -117,7 +117,7 @@ def with_pragmas(connection: sqlite3.Connection) -> None:
         "journal_mode = WAL",
         "synchronous = FULL",
         "wal_autocheckpoint = 0",
-        # A restarted log is truncated to this size, so a longer one contains changes that were not checkpointed yet.
+        # A restarted log is truncated to this size, so a longer log contains changes that were not checkpointed yet.
         f"journal_size_limit = {CHECKPOINT_BYTES}",
         "foreign_keys = ON",
         # Without this, INSERT OR REPLACE would remove a row without firing the triggers that protect it.
@@ -250,7 +250,7 @@ def locked_engine(path: Path, lock: WriteLock) -> sa.Engine:
         connection.lock = lock
         return connection
 
-    # One per thread of DBOS and some to spare, so that none of its jobs fails for lack of a connection.
+    # One connection per DBOS thread and some to spare, so that no job fails for lack of a connection.
     engine = sa.create_engine(
         "sqlite://", creator=open_connection, poolclass=sa.QueuePool, pool_size=4, max_overflow=20, pool_timeout=300
     )
@@ -270,7 +270,7 @@ def schema_engine(path: Path) -> sa.Engine:
 
     @event.listens_for(engine, "connect")
     def leave_transactions_to_us(connection: sqlite3.Connection, _: object) -> None:
-        # Python would begin a transaction before changing rows but not tables: a kill could leave half of the changes.
+        # Python would begin a transaction before changing rows but not tables: a kill could leave partial changes.
         connection.isolation_level = None
 
     @event.listens_for(engine, "begin")

@@ -17,11 +17,11 @@ class Store:
         self._session = tx.session
 
     def clear(self) -> None:
-        """Discard what was read, because the changes of this use case were undone or another one begins."""
+        """Discard what was read, because this use case's changes were undone or another use case begins."""
 
 
 class Transaction:
-    """Use cases never commit: the database does when the use case returns."""
+    """Use cases never commit: the database commits when a use case returns."""
 
     def __init__(self, session: Session, clock: Clock, ids: Ids, jobs: Jobs) -> None:
         self.session = session
@@ -34,7 +34,7 @@ class Transaction:
         self._stores: dict[type[Store], Any] = {}
 
     def __getitem__(self, kind: type[StoreT]) -> StoreT:
-        """Return this transaction's store of a kind; it is created once."""
+        """Return this transaction's store of the given kind, creating it on first use."""
         found: StoreT | None = self._stores.get(kind)
         if found is None:
             found = self._stores[kind] = kind(self)
@@ -52,7 +52,7 @@ class Transaction:
         return self._ids.new(prefix, self._clock.now())
 
     def id_at(self, prefix: str, at: int) -> str:
-        """Return an id as it would have been created at that time, as a position in the order of ids."""
+        """Return an ID as it would have been created at that time, for use as a position in the order of IDs."""
         return self._ids.new(prefix, at)
 
     def changed(self, breakpoint_: Outline, *, quietly: bool = False) -> None:
@@ -76,7 +76,7 @@ class Transaction:
         self._jobs.put(self.session.alchemy(), job, key=key, payload=payload, delay=delay)
 
     def open_jobs(self, job: str) -> frozenset[str]:
-        """Return the keys of unfinished jobs of this name."""
+        """Return the keys of unfinished jobs with this name."""
         return self._jobs.open(self.session.alchemy(), job)
 
     def acting(self, by: Principal) -> None:

@@ -1,4 +1,4 @@
-"""The endpoints and pages of delivery."""
+"""Registers the endpoints and pages for delivery."""
 
 from collections.abc import Sequence
 

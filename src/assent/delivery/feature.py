@@ -31,7 +31,7 @@ from assent.policy.usecases.rules import RuleService
 HEAL_SECONDS = 30.0
 FORGET_SECONDS = 3600.0
 DEDUPLICATION_LIFE = 31 * 24 * 3600 * SECOND
-"""Longer than any channel redelivers a message; Jira does so for 30 days."""
+"""Longer than any channel keeps redelivering a message; Jira does so for 30 days."""
 
 
 def register(node: Registry) -> None:

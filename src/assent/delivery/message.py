@@ -44,21 +44,21 @@ class Note:
     event: Event
     """The event behind the message: the creation, a reminder, an escalation or the end."""
     review_url: str
-    """The page where a signed-in person answers; opening it does not decide anything."""
+    """The page on which a signed-in person answers; opening it does not approve or reject anything."""
     answer_url: str
     """The URL to which the channel's service posts answers; the channel verifies them."""
     attempt: int = 1
-    """Above 1, an earlier attempt may have been delivered without confirmation; check before resending, if possible."""
+    """If above 1, an earlier attempt may have arrived without confirmation; if possible, check before resending."""
     thread: Mapping[str, str] | None = None
     """The trace of the first message to this recipient about this breakpoint."""
     unconfirmed: tuple[str, ...] = ()
-    """The IDs of earlier notes that may have been delivered without confirmation; their messages must be closed too."""
+    """The IDs of earlier notes that may have arrived without confirmation; their messages must be closed too."""
     may_be_told: bool = True
     """Whether the recipient may still be notified; if not, existing messages are updated, but no new one is sent."""
     at: int = 0
     """When this attempt started, in microseconds."""
     digest: "Digest | None" = None
-    """The digest that listed it, in its current state; only set to close an item of a digest."""
+    """The digest that listed the breakpoint, in its current state; set only when an item of a digest is closed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,23 +68,23 @@ class Digest:
     id: str
     to: Addressee
     waiting: tuple[Breakpoint, ...]
-    """The first of the pending breakpoints; when a digest is sent again, some may have ended."""
+    """The first of the pending breakpoints; some may have ended by the time a digest is sent again."""
     total: int
     """The number of pending breakpoints, including those above."""
     ended: int
-    """The number of breakpoints from earlier messages that have ended since."""
+    """The number of breakpoints that were in earlier messages and have since ended."""
     inbox_url: str
     urls: Mapping[str, str]
-    """The Review link of each listed breakpoint, by its ID."""
+    """The Review links of the listed breakpoints, by breakpoint ID."""
     deliveries: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The delivery of each listed breakpoint, which an answer to the item refers to."""
+    """The delivery IDs of the listed breakpoints, by breakpoint ID; answers refer to them."""
     attempt: int = 1
     at: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """A message about a person's own account, which does not ask for anything or belong to a breakpoint."""
+    """A message about a person's own account. It does not concern a breakpoint and requires no answer."""
 
     id: str
     to: Addressee

@@ -1,4 +1,4 @@
-"""Ports of delivery: the capabilities of channels, and the messages that they receive."""
+"""Ports for delivery: the capabilities of channels, and the messages that they receive."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ class Posted:
     trace: Mapping[str, str]
     status: int | None = None
     said: Incoming | None = None
-    """An answer in the receiver's response, which is processed before the message is recorded."""
+    """An answer in the receiver's response; it is processed before the message is recorded as sent."""
 
 
 class Wish(StrEnum):
@@ -30,7 +30,7 @@ class Wish(StrEnum):
     """Show the form that must be filled in first."""
     COMMENT = "comment"
     NOTHING = "nothing"
-    """A greeting or a check of the URL, which only requires a reply."""
+    """A greeting or URL check that only needs a reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,15 +38,15 @@ class Heard:
     """A verified message from a channel."""
 
     key: str
-    """Deduplicates the message: the same key when the sender repeats it."""
+    """Identifies duplicates: a message has the same key each time the sender repeats it."""
     wish: Wish
     identity: str = ""
     """The sender's account on the channel."""
     delivery_id: str | None = None
-    """The delivery that it answers; if None, `breakpoint_id` names the breakpoint."""
+    """The delivery that the message answers; if None, `breakpoint_id` identifies the breakpoint."""
     breakpoint_id: str | None = None
     trace: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The trace that the answered message must have: a label that anyone can move does not prove anything."""
+    """The trace that the answered message must have; a label is not proof, because anyone can move it."""
     comment: str | None = None
     said: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Data that the channel needs to create an answer or to reply."""
@@ -54,7 +54,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The result of a channel message, in words for its sender; only the sender sees them."""
+    """The result of a channel message, worded for its sender; no one else sees it."""
 
     done: bool
     message: str
@@ -62,10 +62,10 @@ class Told:
     problems: Mapping[str, str] = field(default_factory=dict[str, str])
     """Errors by the JSON pointer of the field in the answer: `/answers/budget`, `/comment`."""
     error: AssentError | None = None
-    """Why it was rejected, for senders that are programs; also set if the message is repeated, without another
-    reply."""
+    """Why the message was rejected, for senders that are programs. It is also set for duplicates, although people do
+    not receive a second reply."""
     again: bool = False
-    """Whether the message is a duplicate, whose sender has already been notified."""
+    """Whether the message is a duplicate; its sender has already received a reply."""
 
 
 class Channel(Protocol):
@@ -115,5 +115,5 @@ class Listening(Protocol):
         ...
 
     def heard_at(self) -> int | None:
-        """When the other side was last known to be alive, in microseconds of this machine's monotonic clock."""
+        """Return when the other side was last known to be alive, in microseconds of this machine's monotonic clock."""
         ...

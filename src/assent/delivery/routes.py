@@ -41,7 +41,7 @@ class Timeout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """A route; channels and people are names, and times are seconds after the breakpoint was created."""
+    """A route. Channels and people are given by name, and delays in seconds after the breakpoint is created."""
 
     id: str
     pattern: str
@@ -80,7 +80,7 @@ def chosen(routes: Sequence[Route], asked: Breakpoint) -> Route | None:
 
 
 def timeout_for(routes: Sequence[Route], subject: Subject) -> Timeout | None:
-    """Return the timeout of the first matching route, which sets the deadline if the agent did not."""
+    """Return the timeout of the first matching route, which sets the deadline if the agent did not set one."""
     route = next((each for each in routes if _fits(each.pattern, subject)), None)
     return route.timeout if route is not None else None
 
@@ -94,7 +94,7 @@ def _fits(pattern: str, subject: Subject) -> bool:
 
 
 def people(to: Iterable[str], asked: Breakpoint, directory: Directory) -> tuple[str, ...]:
-    """Return the names of the people that the targets refer to, each once; without experts, the owner is used."""
+    """Return the names of the people that the targets refer to, each once; the default expert is the owner."""
     found: dict[str, None] = {}
     for target in to:
         for expert in _experts(target, asked):

@@ -29,7 +29,7 @@ Value = TypeVar("Value")
 
 
 def read(body: Mapping[str, Json], *, route_id: str) -> Route:
-    """Parse a route, or raise InvalidRequest with the place of the error."""
+    """Parse a route, or raise InvalidRequest with the location of the error."""
     _refuse_unknown(body, _KEYS, "")
     return Route(
         id=route_id,
@@ -46,14 +46,14 @@ def read(body: Mapping[str, Json], *, route_id: str) -> Route:
 
 
 def checked(body: Mapping[str, Json], *, route_id: str) -> Route:
-    """Parse a route before it is saved: its pattern must be valid too."""
+    """Parse a route that is about to be saved, and validate its pattern."""
     route = read(body, route_id=route_id)
     parse(route.pattern)
     return route
 
 
 def written(route: Route) -> dict[str, Json]:
-    """Return the route in the form that `read` accepts, without fields that have their default value."""
+    """Return the route in the form that `read` accepts, omitting fields that have their default value."""
     body: dict[str, Json] = {"pattern": route.pattern, "channels": list(route.channels), "to": list(route.to)}
     more: dict[str, tuple[Json, bool]] = {
         "fallback": (list(route.fallback), bool(route.fallback)),
@@ -118,7 +118,7 @@ def _refuse_unknown(body: Mapping[str, Json], known: frozenset[str], pointer: st
 
 
 def _list(given: Json, pointer: str, of: Callable[[Json, str], Value], *, at_least: int = 0) -> tuple[Value, ...]:
-    """Parse a list; a single text does not have to be in a list."""
+    """Parse a list; a single string does not have to be in a list."""
     listed: Json = [given] if isinstance(given, str) else given
     if not is_array(listed) or not at_least <= len(listed) <= MOST:
         raise InvalidRequest.at(pointer, f"must be a list of {at_least} to {MOST} items")

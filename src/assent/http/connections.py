@@ -50,7 +50,7 @@ class Seen(NamedTuple):
 
 
 class Unread(NamedTuple):
-    """The amount of data in the write buffer, and since when the client has not read any of it."""
+    """The amount of data in the write buffer, and the time at which the client was last known to read."""
 
     size: int
     resumes: int
@@ -143,18 +143,18 @@ class ConnectionWatch:
 
 
 def _unread(connection: Connection, before: Unread | None, now: float) -> Unread | None:
-    """Return since when the client has not read anything; None if the buffer is empty."""
+    """Return the state of the write buffer and the time since which nothing was read; None if the buffer is empty."""
     size, resumes = connection.transport.get_write_buffer_size(), connection.write_resumes
     if not size:
         return None
-    # A stream refills the buffer, so it may not shrink although the client reads; but then uvicorn resumes writing.
+    # A stream refills the buffer, which then may not shrink although the client reads; but uvicorn resumes writing.
     if before is None or size < before.size or resumes != before.resumes:
         return Unread(size, resumes, now)
     return before._replace(size=size)
 
 
 def _noticed(connection: Connection, before: Seen | None, now: float) -> Seen | None:
-    """Return since when a connection has been waiting for the same part of a request; None if it is not waiting."""
+    """Return when a connection started waiting for its current part of a request; None if it is not waiting."""
     cycle = connection.cycle
     if _reads_body(cycle):
         parts = connection.body_parts
@@ -162,7 +162,7 @@ def _noticed(connection: Connection, before: Seen | None, now: float) -> Seen | 
             return Seen(cycle, now, parts, now)
         return before if before.parts == parts else before._replace(parts=parts, moved=now)
     idle = cycle is None or cycle.response_complete
-    # Between two requests, uvicorn's keep-alive timer runs; it ends with the first byte of the next request.
+    # Between two requests, uvicorn's keep-alive timer runs until the first byte of the next request arrives.
     if not idle or connection.timeout_keep_alive_task is not None:
         return None
     return before if before is not None and before.cycle is cycle and before.moved is None else Seen(cycle, now)

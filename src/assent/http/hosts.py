@@ -13,7 +13,7 @@ ALL_INTERFACES = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  # compared, not
 
 
 class OwnHosts:
-    """Without a public URL: loopback names, the bound address, the machine's name and private IP addresses."""
+    """Without a public URL, accepts loopback names, the bound address, the machine's name and private IP addresses."""
 
     def __init__(self, settings: Settings) -> None:
         self._public_url = settings.public_url

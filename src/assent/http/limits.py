@@ -21,7 +21,7 @@ class RateLimit:
             return
         now = self._now() / SECOND
         level, since = self._buckets.get(key, (float(limit), now))
-        # If the clock was set back, the level stays the same.
+        # If the clock was set back, the level of the bucket does not change.
         level = min(float(limit), level + max(0.0, now - since) * limit / 60)
         if level < 1:
             wait = (1 - level) * 60 / limit

@@ -23,7 +23,7 @@ MAX_UPLOAD = 10 * 1024 * 1024
 MAX_HOOK = 25 * 1024 * 1024
 """The largest limit that a source can configure; sources enforce smaller limits themselves."""
 CLIENT_LEFT = 499
-"""The status in logs and metrics of a request whose client disconnected before sending all of it."""
+"""The status in logs and metrics for requests whose client disconnected before sending the entire request."""
 _log = structlog.get_logger()
 REFUSED = frozenset({401, 403, 429})
 """Statuses that are logged even if the access log is disabled, because they can indicate an attack."""

@@ -66,7 +66,7 @@ _KEY = _header("Idempotency-Key", "^[!-~]{1,255}$", REPEATED)
 _IF_MATCH = _header(
     "If-Match",
     '^(\\*|(W/)?"v[0-9]{1,9}")$',
-    "ETag of the version that you have seen. The request fails if the breakpoint has changed since then.",
+    "ETag of the version that you have seen. The request is rejected if the breakpoint has changed since then.",
 )
 _LAST_EVENT = _header(
     "Last-Event-ID",

@@ -1,4 +1,4 @@
-"""Parses IDs in paths and the parameters of filters."""
+"""Parses IDs in paths, and filter parameters."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Whether the node can serve requests. Anyone can ask often, so the result is cached for a second."""
+"""Checks whether the node can serve requests. Any client can ask at any rate, so results are cached for a second."""
 
 import asyncio
 import shutil

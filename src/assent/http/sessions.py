@@ -1,4 +1,4 @@
-"""Sessions of signed-in browsers: the cookie, its person, and protection against forms of other sites."""
+"""Sessions of signed-in browsers: the cookie, its person, and protection against forms from other sites."""
 
 import asyncio
 import hmac
@@ -160,7 +160,7 @@ class Sessions:
         self._sign_ins.take(f"{what}:{_network(request)}", what="sign-ins from one address")
 
     async def open(self, request: Request, use_case: Callable[[Transaction], str]) -> str:
-        """Open a session for a person authenticated by a provider; the use case returns its secret, or refuses."""
+        """Open a session for a person authenticated by a provider; the use case returns the session's secret."""
         secret = await self._database.write(use_case)
         return await self._begun(request, secret, way="provider")
 
@@ -184,7 +184,7 @@ class Sessions:
         await self.sign_out(request, response)
 
     async def change_password(self, request: Request, who: Principal, old: str, new: str) -> str:
-        """Set a new password, end all sessions, and return a new one for this browser."""
+        """Set a new password, end all sessions, and return the secret of a new session for this browser."""
         # Limited like signing in, because the old password could be guessed here as well.
         self.count_sign_in(request, "password")
         self._sign_ins.take(f"name:{secret_hash(who.name)}", what="sign-ins for one username")
@@ -270,7 +270,7 @@ class Sessions:
             raise Forbidden(msg)
 
     def is_own_page(self, request: Request) -> bool:
-        """Whether a header proves that one of our pages submitted the form; without headers, it is not trusted."""
+        """Whether a header proves that one of our pages submitted the form; without such headers, return false."""
         site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
         own = site == "same-origin" if site is not None else origin in self.hosts.origins(request)
         return own and self.hosts.accepts(request)

@@ -1,4 +1,4 @@
-"""Responds to requests without a matching route from an index, instead of trying every route with every method."""
+"""Uses an index to respond to requests without a matching route, instead of trying every route."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -63,7 +63,7 @@ class Unmatched:
 
 
 def allowed(routes: Sequence[Route]) -> str:
-    """Return the Allow header of a 405 response: the methods of all routes at this path, not only the first one."""
+    """Return the Allow header of a 405 response: the methods of all routes at this path, not only of the first."""
     return ", ".join(method for method in METHODS if any(_takes(each, method) for each in routes))
 
 

@@ -1,1 +1,1 @@
-"""Former names of the integrations in `assent.agents`; importing them warns."""
+"""Former names of the integrations in `assent.agents`; importing them causes a deprecation warning."""

@@ -7,7 +7,7 @@ _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def steady() -> int:
-    """Return microseconds of a clock that cannot be set and that keeps running while the machine sleeps."""
+    """Return the time, in microseconds, of a clock that cannot be set and keeps running while the machine sleeps."""
     return time.clock_gettime_ns(_STEADY) // 1000
 
 

@@ -20,7 +20,7 @@ class TimeOrderedIds:
 
     def _ten_bytes(self) -> bytes:
         """Return ten random bytes, fetched for 256 IDs at once because the system call is the slowest part."""
-        with contextlib.suppress(IndexError):  # another thread may take the last one
+        with contextlib.suppress(IndexError):  # another thread may take the last bytes first
             return self._chance.pop()
         fetched = secrets.token_bytes(10 * 256)
         self._chance += [fetched[start : start + 10] for start in range(10, len(fetched), 10)]

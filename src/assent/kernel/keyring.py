@@ -26,7 +26,7 @@ FORMAT = b"\x01"
 _STANDARD = str.maketrans("-_", "+/")
 
 Random: TypeAlias = Callable[[int], bytes]
-# Returns pairs of a name for error messages and a text that contains keys, newest first.
+# Returns pairs of a name for error messages and text that contains keys, newest first.
 Source: TypeAlias = Callable[[], Sequence[tuple[str, str]]]
 
 
@@ -52,7 +52,7 @@ class Keyring:
         self._keys: dict[str, AESGCM] = {}
 
     def load(self) -> list[str]:
-        """Read the keys and return their ids, newest first."""
+        """Read the keys and return their IDs, newest first."""
         keys: dict[str, AESGCM] = {}
         for name, text in self._texts():
             for spelt in text.replace(",", " ").split():
@@ -76,7 +76,7 @@ class Keyring:
             raise Unavailable(error.message) from error
 
     def newest(self) -> str:
-        """Return the id of the encrypting key, creating a key if this node may and none exists."""
+        """Return the ID of the encryption key. If none exists and this node may create one, create it."""
         # Reload each time, because another process may have added a newer key.
         ids = self._reload()
         if not ids and self._make is not None:
@@ -113,7 +113,7 @@ class Keyring:
 
 
 def key_id(key: bytes) -> str:
-    """Return an id for a key that reveals nothing about the key."""
+    """Return an ID for a key that reveals nothing about the key."""
     return "key_" + sha256(b"assent-key/1\n" + key)[:12]
 
 
@@ -190,7 +190,7 @@ class KeyFile:
 
     @contextlib.contextmanager
     def _alone(self) -> Generator[None, None, None]:
-        """Hold an exclusive lock: losing a key in a race would make everything it encrypted unreadable."""
+        """Hold an exclusive lock: losing a key in a race would make everything encrypted with it unreadable."""
         with _folder(self.path) as folder:
             fcntl.flock(folder, fcntl.LOCK_EX)
             yield

@@ -56,7 +56,7 @@ _KINDS = [(ip_network(network), kind) for kind, networks in _SPECIAL.items() for
 _PUBLIC_IPV6 = IPv6Network("2000::/3")
 _ENDS_IN_IPV4 = tuple(map(IPv6Network, ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")))
 
-# Line-based services that continue after an unknown line: an HTTP request could make them run a command.
+# Ports of line-based services that ignore unknown lines: an HTTP request could make them run a command.
 _NOT_HTTP = frozenset({0, 21, 22, 23, 25, 53, 110, 119, 143, 465, 514, 587, 993, 995, 6379, 6667, 9100, 11211})
 # Headers that callers cannot set, because they determine where a message goes and where it ends.
 _OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding", "expect", "upgrade"})
@@ -93,13 +93,13 @@ class Undelivered(Exception):
         self.message = message
         self.status = status
         self.unsent = unsent
-        """Whether it is certain that nothing was sent: no address, no connection, failed sign-in, or a local error."""
+        """True if it is certain that nothing was sent: no address, no connection, failed sign-in, or a local error."""
 
 
 class Permanent(Undelivered):
     @property
     def gone(self) -> bool:
-        """Whether the receiver responded with 410 Gone, so that nothing more must be sent to it."""
+        """Whether the receiver responded with 410 Gone, in which case nothing more may be sent to it."""
         return self.status == HTTPStatus.GONE
 
 
@@ -264,7 +264,7 @@ class Outbound:
 
 
 class _Guard(httpcore2.AsyncNetworkBackend):
-    """Connects to addresses it has checked, never to a name, which could resolve to another address a moment later."""
+    """Connects to addresses it has checked, never to a name, which could resolve to a different address later."""
 
     def __init__(self, resolver: Resolver, allow: Sequence[Network]) -> None:
         self._resolver = resolver

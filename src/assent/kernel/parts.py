@@ -1,4 +1,4 @@
-"""The parts of a node by their class, so that features can find each other without a central list."""
+"""A registry of a node's parts by class, so that features can find each other without a central list."""
 
 from typing import TypeVar
 

@@ -30,12 +30,12 @@ class Ended:
     by: str
     after: int
     late: int | None
-    """How long after its deadline it ended, if the deadline ended it."""
+    """How long after its deadline the breakpoint ended, if it ended because of the deadline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """A signal that a breakpoint changed; clients that are interested in it read it again."""
+    """A signal that a breakpoint has changed; interested clients then read the breakpoint again."""
 
     project: str
     breakpoint_id: str
@@ -60,10 +60,10 @@ class Jobs(Protocol):
 
 
 class Presence(Protocol):
-    """Which workers are alive."""
+    """Tracks which workers are alive."""
 
     async def beat(self, worker: str) -> frozenset[str]:
-        """Record that this worker is alive, and return all workers that are."""
+        """Record that this worker is alive, and return all live workers."""
         ...
 
     async def leave(self, worker: str) -> None: ...
@@ -101,14 +101,14 @@ class Session(Protocol):
 
 
 class Database(Protocol[Tx_co]):
-    """Runs use cases, each a plain function of a transaction."""
+    """Runs use cases, which are plain functions that receive a transaction."""
 
     dialect: str
     damaged: bool
     """Whether the database has reported that its file is damaged."""
 
     async def write(self, use_case: Callable[[Tx_co], Result], *, locks: str = "") -> Result:
-        """Run on a database thread, commit (perhaps together with others), then return.
+        """Run on a database thread, commit (perhaps together with others), then return the result.
 
         `locks` names the row that a use case will lock, so that all nodes lock the rows of a batch in the same order.
         """

@@ -47,7 +47,7 @@ def is_reference(text: str) -> bool:
 
 
 def resolve(text: str) -> Secret:
-    """Return the value that `env:NAME` or `file:PATH` refers to; any other text is its own value."""
+    """Return the value that `env:NAME` or `file:PATH` refers to; any other text is returned unchanged."""
     if not is_reference(text):
         return Secret(text)
     value = _variable(text) if text.startswith(ENV) else _content(text)
@@ -233,11 +233,11 @@ NEEDED_BY_DATA = frozenset(
         "checkpoint_webhook",
     }
 )
-"""Settings that commands on the data read from assent.yaml; the others concern a running server."""
+"""Settings in assent.yaml that commands need to access the data; all others affect only a running server."""
 
 
 class DataYaml(AssentYaml):
-    """Reads only the settings that commands on the data need, so that a mistake elsewhere does not block them."""
+    """Reads only the settings that are needed to access the data, so that other mistakes do not block commands."""
 
     def _read_file(self, file_path: Any) -> dict[str, Any]:  # noqa: ANN401  # any kind of path
         found = super()._read_file(file_path)
@@ -271,7 +271,7 @@ class Settings(BaseSettings):
     ] = None
     host: Annotated[str, Field(description="Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535, description="Port to listen on.")] = 7373
-    public_url: Annotated[str | None, Field(description="Public URL of this server, which is used in links.")] = None
+    public_url: Annotated[str | None, Field(description="Public URL of this server, used in links.")] = None
     trusted_proxies: Annotated[
         str, Field(description="Comma-separated addresses of proxies whose X-Forwarded-* headers are trusted.")
     ] = "127.0.0.1"
@@ -425,12 +425,12 @@ class Settings(BaseSettings):
 
     @property
     def keys_missing(self) -> bool:
-        """Whether keys must be set but are not: PostgreSQL nodes share no disk, while SQLite creates a key file."""
+        """Whether required keys are not set. PostgreSQL nodes require them; SQLite nodes create a key file instead."""
         return self.database_url is not None and not self.secret_keys
 
     @property
     def exposed(self) -> list[Path]:
-        """The data directory and the files in it that other accounts on this machine can access."""
+        """The data directory and its database files, as far as other accounts on this machine can access them."""
         if self.database_url or not open_to_others(self.data_dir):
             return []
         files = [self.sqlite_path, *(Path(f"{self.sqlite_path}{end}") for end in ("-wal", "-shm"))]
@@ -494,7 +494,7 @@ class DataSettings(Settings):
 
 
 class EnvironmentSettings(Settings):
-    """The settings without assent.yaml, for use when that file cannot be read and is not needed."""
+    """The settings without assent.yaml, used if that file cannot be read and is not needed."""
 
     model_config = SettingsConfigDict(yaml_file=None)
     file_source: ClassVar[type[AssentYaml] | None] = None

@@ -46,7 +46,7 @@ class Unreadable(ValueError):
 class Document:
     value: Json
     places: Mapping[str, Place]
-    """The location of each value by its JSON pointer: that of its key, or the start of a list item."""
+    """The location of each value by JSON pointer: where its key starts or, in a list, where the item starts."""
 
 
 class _Resolver(BaseResolver):
@@ -125,7 +125,7 @@ class _Builder:
         """Build a mapping; merging with `<<` adds only missing keys."""
         found: dict[str, Json] = {}
         firsts: dict[str, Place] = {}
-        # Merged in reverse order, because the first of several takes precedence.
+        # Merged in reverse order, because the first of several mappings takes precedence.
         for each in [value for key, value in reversed(node.value) if key.tag == _MERGE]:
             found |= self._merged(each, pointer, depth)
         for key, each in node.value:

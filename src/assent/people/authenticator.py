@@ -1,4 +1,4 @@
-"""Resolves tokens to principals, cached briefly so that a revocation takes effect within seconds."""
+"""Resolves tokens to principals, which are cached only briefly so that revocations take effect within seconds."""
 
 import time
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from assent.people.store.people import EVERYWHERE
 from assent.people.store.tokens import SELECT_PRINCIPAL, SELECT_VALID
 
 REMEMBER_SECONDS = 1.0
-"""The maximum time for which another node accepts a token after it was revoked."""
+"""How long another node may still accept a token after it is revoked."""
 TOUCH_SECONDS = 60.0
 """The minimum time between recorded uses of a token, so that not every request causes a write."""
 MAX_REMEMBERED = 50_000
@@ -56,7 +56,7 @@ class Authenticator:
         return bool(await self._database.fetch(SELECT_VALID, {"id": token_id, "now": self._clock.now()}))
 
     def forget(self) -> None:
-        """Clear the cache after a permission was revoked; other nodes keep their caches for up to a second."""
+        """Clear the cache after a permission is revoked; other nodes keep their caches for up to a second."""
         self._known.clear()
 
     def take_used(self) -> list[tuple[str, int]]:
@@ -65,7 +65,7 @@ class Authenticator:
 
     async def _look_up(self, token: str) -> Principal:
         rows: Sequence[Row] = ()
-        # A malformed token does not cause a query.
+        # Do not query the database for a malformed token.
         if well_formed(token):
             rows = await self._database.fetch(SELECT_PRINCIPAL, {"secret_hash": secret_hash(token)})
         if not rows:

@@ -1,4 +1,4 @@
-"""The endpoints and pages of people."""
+"""The endpoints and pages for people."""
 
 from collections.abc import Sequence
 from typing import Any

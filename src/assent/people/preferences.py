@@ -13,12 +13,12 @@ from assent.core.timestamps import SECOND, from_iso, iso
 MOST_CHANNELS = 20
 LONGEST_NAME = 100
 LONGEST_CHAIN = 3
-"""The maximum length of a chain of deputies; the last one is notified even if they are away too."""
+"""The maximum length of a chain of deputies; the last deputy is notified even if that person is also away."""
 THEMES = ("light", "dark")
-"""The themes that a person can choose instead of the theme of their system."""
+"""The themes that a person can choose instead of their system's theme."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
-# In ASCII mode, because `\d` also matches digits of other scripts.
+# In ASCII mode, because `\d` would also match digits from other scripts.
 _CLOCK = re.compile(r"(?:[01]\d|2[0-3]):[0-5]\d", re.ASCII)
 _LATEST = 253_000_000_000 * SECOND  # shortly before the year 10000, which datetime does not support
 
@@ -34,7 +34,7 @@ class QuietHours:
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """An absence, in microseconds; without `begins_at` it has begun, and without `ends_at` it has no end."""
+    """An absence in microseconds; without `begins_at` it has already begun, and without `ends_at` it does not end."""
 
     deputy: str
     begins_at: int | None = None
@@ -44,7 +44,7 @@ class Away:
 @dataclass(frozen=True, slots=True)
 class Preferences:
     channels: tuple[str, ...] = ()
-    """Names of channels in order of preference; empty means those of the route."""
+    """Channel names in order of preference; if empty, the route's channels are used."""
     quiet: QuietHours | None = None
     away: Away | None = None
 
@@ -58,14 +58,14 @@ NONE = Preferences()
 
 
 def quiet_until(preferences: Preferences, at: int) -> int | None:
-    """Return the end of the quiet hours at this moment, or None outside quiet hours."""
+    """Return when the current quiet hours end, or None outside quiet hours."""
     if preferences.quiet is None or not 0 <= at < _LATEST:
         return None
     quiet = preferences.quiet
     try:
         zone = ZoneInfo(quiet.zone)
     except (OSError, ValueError, KeyError):
-        return None  # unknown time zone: better notified at night than never
+        return None  # unknown time zone: better to notify the person at night than never
     today = (_EPOCH + timedelta(microseconds=at)).astimezone(zone).date()
     over = _DAY if quiet.end <= quiet.begin else timedelta()
     # Quiet hours that span midnight may have begun yesterday.
@@ -85,7 +85,7 @@ def deputy(preferences: Preferences, at: int) -> str | None:
 
 
 def _instant(local: datetime, zone: tzinfo) -> int:
-    # A local time that occurs twice is the first of the two; a skipped one is moved forward by the length of the gap.
+    # If a local time occurs twice, use the first. If it is skipped, move it forward by the length of the gap.
     return (local.replace(tzinfo=zone) - _EPOCH) // timedelta(microseconds=1)
 
 

@@ -41,7 +41,7 @@ class AdminEvent:
     chain_id: str
     seq: int
     project: str
-    """The project whose auditors can see it; `*` for an action on the whole installation."""
+    """The project whose auditors can see the event; `*` for an action on the whole installation."""
     type: str
     actor: Actor
     at: int
@@ -89,7 +89,7 @@ def chain_of(project: str) -> str:
 
 
 def use_chain(breakpoint_id: str) -> str:
-    """Return the chain for the single use of a receipt; separate chains let uses happen without blocking each other."""
+    """Return the chain for the single use of a receipt; with separate chains, uses do not block each other."""
     return f"{USE_CHAIN}{breakpoint_id}"
 
 
@@ -176,7 +176,7 @@ class Fold:
             self._last[event.chain_id, event.subject] = event
 
     def compare(self, states: Iterable[State]) -> Iterator[Finding]:
-        """Yield every difference between the states and the log; call it once, with the states of all kinds."""
+        """Yield every difference between the states and the log. Must be called once, with the states of all kinds."""
         if not self.begun:
             return
         left = dict(self._last)

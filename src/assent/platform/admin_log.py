@@ -110,7 +110,7 @@ class AdminLog(Store):
     def baseline(self) -> None:
         """Record the current state of the kinds and fields that the previous version of Assent did not record.
 
-        Everything that it did record must follow from its events, because a baseline would hide who made a change.
+        All other state must follow from the recorded events, because a baseline would hide who made a change.
         """
         self._head(chain_of(INSTALLATION))
         rows = self._session.all(SELECT_BASELINE, {"chain_id": chain_of(INSTALLATION)})
@@ -122,7 +122,7 @@ class AdminLog(Store):
         for state in list(self._state.every()):
             last = recorded.get((state.chain_id, state.subject))
             if last is None and state.subject.partition(":")[0] in covered:
-                continue  # not recorded as created, or removed: left for the audit to report
+                continue  # its creation was not recorded, or it was recorded as removed: left for the audit to report
             if last is None or state.value.keys() - last.keys():
                 self._baselined(state, last)
         after: dict[str, Json] = {"version": STATE_VERSION, "kinds": sorted(KINDS)}

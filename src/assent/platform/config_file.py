@@ -48,7 +48,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The configuration of a node, and the file that contains the parts in `in_file`; others have different sources."""
+    """The configuration of a node, and the file that contains the parts in `in_file`; other parts are not from it."""
 
     parts: Mapping[str, Any]
     file: ConfigFile | None = None
@@ -110,7 +110,7 @@ class Problems:
 
 
 def read_file(path: Path, name: str = NAME) -> ConfigFile | None:
-    """Read the file; None if it does not exist. Raises Unreadable, or OSError if it cannot be opened."""
+    """Read the file; return None if it does not exist. Raises Unreadable, or OSError if it cannot be opened."""
     try:
         with path.open("rb") as file:
             document = read_yaml(file.read(LARGEST + 1))

@@ -18,7 +18,7 @@ TICK = 0.001
 
 @dataclass(frozen=True, slots=True)
 class DueJob:
-    """A use case that processes one batch and returns how many it handled; after a full batch, there may be more."""
+    """A use case that processes one batch and returns its size; after a full batch, more work may remain."""
 
     name: str
     use_case: Callable[[Transaction], int]

@@ -21,6 +21,6 @@ class Endpoints:
         self.page_values: list[PageValue] = []
 
     def show_on_pages(self, value: PageValue) -> None:
-        """Load a value for every page that shows it."""
+        """Register a value to load for every page that shows it."""
         add_default(value.name, value.default)
         self.page_values.append(value)

@@ -1,4 +1,4 @@
-"""Epochs: a restore begins a new one and invalidates what a backup must not revive."""
+"""Epochs: each restore begins a new epoch, which invalidates what a backup must not revive."""
 
 from assent.db.epochs import INSERT, LATEST
 from assent.db.transaction import Store, Transaction

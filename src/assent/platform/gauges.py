@@ -6,7 +6,7 @@ from assent.kernel.ports import Database
 from assent.kernel.telemetry import Figures
 
 CAP = 50_000
-"""Counting stops here, since beyond it the exact number no longer matters."""
+"""Counting stops here, because the exact number does not matter beyond this point."""
 WATCHED = ("pending", "sending", "dead")
 # Each part uses an index and stops at the cap. The comparisons with 0 are always true, but make SQLite use the small
 # index of open rows. Parts without such an index are queried for one project at a time.

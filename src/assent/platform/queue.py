@@ -54,7 +54,7 @@ class JobQueue:
         )
 
     def put(self, connection: object, name: str, *, key: str, payload: Mapping[str, Any], delay: float = 0) -> None:
-        """Queue a job inside the caller's transaction; the same key is queued once."""
+        """Queue a job inside the caller's transaction; each key is queued only once."""
         assert isinstance(connection, sa.Connection), "DBOS needs a SQLAlchemy connection"
         options: EnqueueOptions = {
             "workflow_name": WORKFLOW,
@@ -71,7 +71,7 @@ class JobQueue:
             raise (error.orig or error) from error
 
     def open(self, connection: object, name: str) -> frozenset[str]:
-        """Return the keys of the jobs with this name that are queued or running, without delayed ones."""
+        """Return the keys of the jobs with this name that are queued or running, excluding delayed jobs."""
         assert isinstance(connection, sa.Connection), "DBOS needs a SQLAlchemy connection"
         table = f"{SCHEMA}.workflow_status" if connection.dialect.name == "postgresql" else "workflow_status"
         statement = f"""

@@ -1,4 +1,4 @@
-"""What a node consists of: each feature registers its parts and background jobs."""
+"""The parts and background jobs of a node, which each feature registers."""
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence

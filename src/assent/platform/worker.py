@@ -79,7 +79,7 @@ class Worker:
         self._tasks: list[asyncio.Task[None]] = []
 
     def is_well(self) -> bool:
-        """Whether the last heartbeat is recent enough for other workers to consider this one alive."""
+        """Whether the last heartbeat is recent enough for other workers to consider this worker alive."""
         return time.monotonic() - self._seen_at < SILENCE_SECONDS
 
     @contextlib.contextmanager
@@ -96,10 +96,10 @@ class Worker:
             self._running.discard(job_id)
 
     async def start(self) -> None:
-        """Start inside the event loop that serves, because DBOS runs jobs on the loop in which it was launched."""
+        """Start inside the event loop that serves requests, because DBOS runs jobs on the loop that launches it."""
         global _current  # noqa: PLW0603  # as in DBOS
         _current = self
-        # Register as alive before taking the first job, so that no worker recovers it as a dead worker's.
+        # Register as alive before taking the first job, so that no other worker recovers the job.
         await self._beat()
         config: DBOSConfig = {
             "name": APPLICATION,
@@ -168,14 +168,14 @@ class Worker:
         running = self._client.list_workflows(status="PENDING", load_input=False, load_output=False)
         dead = sorted({each.executor_id for each in running if each.executor_id} - alive)
         if dead:
-            # DBOS moves only jobs that still belong to the dead workers, so two workers can recover them at once. The
-            # public API has no equally safe call, and the version of DBOS is pinned.
+            # DBOS moves only jobs that still belong to the dead workers, so it is safe if two workers do this at once.
+            # The public API has no equally safe call, and the version of DBOS is pinned.
             recovered = DBOS._recover_pending_workflows(dead)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
             _log.warning("jobs_recovered", workers=dead, jobs=len(recovered))
         self._put_back({each.workflow_id: each.queue_name or QUEUE for each in running if each.executor_id == self.id})
 
     def _put_back(self, ours: Mapping[str, str]) -> None:
-        """Queue jobs again that are assigned to us but not running: the database failed right after assigning them."""
+        """Requeue jobs that are assigned to us but not running: the database failed right after assigning them."""
         idle = ours.keys() - self._running - self._active()
         # A job that was idle only once may be about to start.
         forgotten = sorted(idle & self._idle)
@@ -188,7 +188,7 @@ class Worker:
         waiting = self._client.list_workflows(
             status="ENQUEUED", queue_name=[QUEUE, *QUEUES.values()], limit=COUNTED, load_input=False, load_output=False
         )
-        # The delay of a job does not count: its wait starts when a worker could have taken it.
+        # A job's delay does not count: its wait starts when a worker could have taken it.
         since = [max(each.created_at or 0, each.updated_at or 0) / 1000 for each in waiting]
         lag = max(0.0, time.time() - min(since)) if since else 0.0
         self._metrics.queue({"waiting": len(waiting), "running": len(self._running)}, lag)

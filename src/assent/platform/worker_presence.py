@@ -6,7 +6,7 @@ from assent.kernel.ports import Database
 from assent.platform.workers import Workers
 
 SILENCE = 20 * SECOND
-"""With five seconds, live workers on a busy machine were considered dead; with twenty, none of them."""
+"""With five seconds, live workers on a busy machine were considered dead; with twenty, none were."""
 
 
 class WorkerPresence:

@@ -1,4 +1,4 @@
-"""Workers that are alive, with the time they were last seen."""
+"""Live workers, with the time at which each was last seen."""
 
 from assent.db.transaction import Store
 

@@ -1,6 +1,6 @@
-"""Back-tests: the effect of a rule on past breakpoints, determined by the code that evaluates new ones.
+"""Back-tests: the effect of a rule on past breakpoints, determined by the same code that evaluates new breakpoints.
 
-Content that was not read yet or was purged is unknown; if the result depends on it, the effect says so.
+Content that has not been read or that was purged is unknown. If the result depends on it, the effect indicates this.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from assent.core.rules import STOPS, recommend
 
 
 class Outcome(StrEnum):
-    """The outcome of a breakpoint without the rule."""
+    """A breakpoint's actual outcome, without the rule."""
 
     APPROVED = "approved"
     REJECTED = "rejected"
@@ -31,11 +31,11 @@ class Effect(StrEnum):
 
     NONE = "none"
     UNKNOWN = "unknown"
-    """Whether the pattern matches is unknown, so the rule does not apply."""
+    """It is unknown whether the pattern matches, so the rule does not apply."""
     STOPPED = "stopped"
     """The pattern matches, but a human decision was required anyway."""
     PURGED = "purged"
-    """The pattern matches, but the content that would show whether a human decision was required was purged."""
+    """The pattern matches, but it is unknown whether a human decision was required, because the content was purged."""
     ACTS = "acts"
     UNSURE = "unsure"
     """The rule acts because a match cannot be ruled out."""
@@ -45,16 +45,16 @@ class Effect(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """A past breakpoint, or several breakpoints for which all values that were read are equal."""
+    """A past breakpoint, or several breakpoints that agree in all values that were read."""
 
     subject: Subject
     unread: frozenset[str] = frozenset()
-    """Attributes that have not been read, so they are missing from the subject."""
+    """Attributes that have not been read and are therefore missing from the subject."""
     gone: frozenset[str] = frozenset()
     """Attributes that were purged."""
     purged: bool = False
     loud: bool = False
-    """Whether the unread content may require a human decision."""
+    """True if the unread content may require a human decision."""
     hard_stop: bool = False
     plain: bool = True
 
@@ -66,7 +66,7 @@ class Trial:
     pattern: Pattern
     action: RuleAction
     book: Rulebook
-    """Contains only live rules that stop approvals; others do not affect the result."""
+    """Contains only live rules that stop approvals; other rules do not affect the result."""
     now: int
     _partial: dict[frozenset[str], Pattern] = field(default_factory=dict[frozenset[str], Pattern], compare=False)
 
@@ -86,12 +86,12 @@ class Trial:
             return True
         if self.action is RuleAction.NEVER:
             return False
-        # The rule matches, so only never rules that use unread attributes can change the result.
+        # The rule matches, so only `never` rules that use unread attributes can change the result.
         fitting = self.book.fitting(past.subject.name, self.now)
         return any(each.pattern is not None and mentions(each.pattern) & past.unread for each in fitting)
 
     def _approval(self, past: Past) -> Effect:
-        # A stop is certain even if the content was purged, so it comes first.
+        # Check for a stop first, because it is certain even if the content was purged.
         if self._stopped(past):
             return Effect.STOPPED
         if past.purged:
@@ -123,7 +123,7 @@ def mentions(pattern: Pattern) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Unseen(Expression):
-    """A predicate whose attribute is unknown, including whether it exists."""
+    """A predicate on an attribute whose value and existence are unknown."""
 
     predicate: Predicate
 
@@ -138,7 +138,7 @@ class _Unseen(Expression):
 
 
 def without(pattern: Pattern, unseen: frozenset[str]) -> Pattern:
-    """Return the pattern with every predicate on these attributes replaced by unknown."""
+    """Return the pattern, replacing every predicate on these attributes with one whose result is unknown."""
     if pattern.expression is None or not mentions(pattern) & unseen:
         return pattern
     return Pattern(pattern.glob, _without(pattern.expression, unseen), pattern.source)

@@ -1,4 +1,4 @@
-"""The endpoints and pages of policy."""
+"""The policy endpoints and pages."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Policy: rules that approve breakpoints automatically, back-tests, and receipts of approvals."""
+"""Policy: rules that approve breakpoints automatically, back-tests, and receipts for approvals."""
 
 from assent.platform.registry import Registry
 from assent.policy.usecases.backtest import BacktestService

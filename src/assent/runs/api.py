@@ -1,4 +1,4 @@
-"""Processes and runs: start, read, cancel, retry."""
+"""The API for processes and runs."""
 
 import asyncio
 from functools import partial
@@ -106,7 +106,7 @@ async def list_runs(request: Request, who: Who, services: With) -> wire.RunPage:
     found = await services.database.read(
         partial(services[RunService].page, filters=filters, by=who, before=cursor, limit=limit + 1)
     )
-    # One row more than the limit was read to find out whether there is another page.
+    # The query reads one extra row to detect whether there is another page.
     more = found[limit - 1].id if len(found) > limit else None
     return wire.RunPage.model_validate({"items": [run_body(each) for each in found[:limit]], "nextCursor": more})
 
@@ -182,7 +182,7 @@ def _number(given: dict[str, str], name: str, default: int, most: int) -> int:
 
 
 def _columns(given: dict[str, str]) -> dict[str, str]:
-    """Return the filters under the names of their columns."""
+    """Return the filters by column name."""
     if "eventId" in given and not EVENT_ID.fullmatch(given["eventId"]):
         raise InvalidRequest.at("query eventId", "is not an event ID; event IDs look like evt_01k9…")
     columns = {"eventId": "event_id", "trigger": "trigger_name"}

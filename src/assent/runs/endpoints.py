@@ -1,4 +1,4 @@
-"""The endpoints and pages of runs."""
+"""Registers the endpoints and pages for runs."""
 
 from assent.platform.endpoints import Endpoints
 from assent.runs import pages

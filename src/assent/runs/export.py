@@ -1,4 +1,4 @@
-"""Exports a run to files: run.json, journal.jsonl, the files it saved, and a folder with task.json for each step."""
+"""Exports a run: run.json, journal.jsonl, the files that it saved, and a folder with task.json for each step."""
 
 import json
 from pathlib import Path

@@ -23,7 +23,7 @@ def register(node: Registry) -> None:
     node.due_jobs.append(DueJob("runs", service.wake_due, batch=WAKE_BATCH, next_due=SELECT_NEXT_DUE))
     node.handlers[JOB] = runner.advance
     node.loops.append(partial(_load_processes, node, processes))
-    # With SQLite, only one process executes runs, so none of them can still be active when it starts.
+    # With SQLite, only one server process executes runs, so no run can still be active when that process starts.
     if node.database.dialect == "sqlite":
         node.before_worker.append(partial(node.database.write, service.abandon))
     node.on_stop.append(runner.stop)

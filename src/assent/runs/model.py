@@ -50,7 +50,7 @@ class Superseded(AssentError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """An action of a run, or something it waits for. `path` is its position in the process, equal in every replay."""
+    """An action of a run, or an event that the run waits for. `path` is its position, the same in every replay."""
 
     path: str
     kind: StepKind
@@ -60,7 +60,7 @@ class Step:
     attempts: int = 0
     breakpoint_id: str | None = None
     due_at: int | None = None
-    """When a worker must continue the step: at the end of a sleep, for a retry, or after an unprocessed answer."""
+    """When a worker must continue the step: a sleep ends, a retry is due, or an answer has not been processed."""
     heard: int | None = None
     """The number of comments that have been processed, if the process handles comments."""
     outcome: Json = None
@@ -105,7 +105,7 @@ class Run:
 
     @property
     def depth(self) -> int:
-        """The number of runs that led to this one through events; 0 if a person or an agent started it."""
+        """The number of runs that led to this run through events; 0 if a person or an agent started it."""
         return self.cause.depth if self.cause is not None else 0
 
     @property

@@ -299,7 +299,7 @@ def _download(value: Json, name: str) -> Response:
 
 def _attachment(content: bytes, name: str) -> Response:
     headers = {
-        # Processes chose this content, so it must not run scripts even if a browser displays it.
+        # A process chose this content, so it must not run scripts even if a browser displays it.
         "Content-Security-Policy": CLOSED,
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
         "Cache-Control": "private, no-store",
@@ -328,7 +328,7 @@ async def _start_page(visit: Visit, typed: Mapping[str, str], error: AssentError
         processes=[each for each in processes if each.problem is None],
         broken=[each for each in processes if each.problem is not None],
         typed=typed,
-        # Submitting the same form twice starts one run; after an error, the form gets a new idempotency key.
+        # Submitting the same form twice starts only one run; after an error, the form gets a new idempotency key.
         once=visit.site.ids.new("form", visit.site.clock.now()),
         problem=_words(error) if error else None,
         at_inputs=isinstance(error, MalformedJson),

@@ -25,7 +25,7 @@ class Taken:
 @dataclass(frozen=True, slots=True)
 class Comment:
     n: int
-    """The number of the comment on its breakpoint, counted from 1."""
+    """The comment's position on its breakpoint, starting at 1."""
     id: str
     author: str
     comment: str

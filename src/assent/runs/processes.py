@@ -1,4 +1,4 @@
-"""Finds processes in a folder; each file is loaded separately, so that a broken one does not affect the others."""
+"""Finds processes in a folder; each file is loaded separately, so that a broken file does not affect the others."""
 
 import hashlib
 import sys
@@ -51,7 +51,7 @@ class FolderOfProcesses:
     def _look(self) -> list[FoundProcess]:
         if self._folder is None or not self._folder.is_dir():
             return []
-        # Hidden files include lock files of editors, which may be broken links.
+        # Hidden files include editors' lock files, which may be broken links.
         files = sorted(path for path in self._folder.glob("*.py") if not path.name.startswith(("_", ".")))
         for gone in set(self._loaded) - set(files):
             del self._loaded[gone]
@@ -64,7 +64,7 @@ class FolderOfProcesses:
 
 
 class LastSeen:
-    """The most recently found processes. Calls never load files, so a slow file does not delay the caller."""
+    """The most recently found processes. The methods never load files, so a slow file does not delay the caller."""
 
     def __init__(self, folder: FolderOfProcesses) -> None:
         self._folder = folder
@@ -130,7 +130,7 @@ def _load(path: Path, stamp: tuple[int, int], known: _Loaded | None) -> _Loaded:
     except OSError as error:
         return _Loaded(stamp, "", [FoundProcess(path.stem, path.name, "", "", f"cannot be read: {error.strerror}")])
     version = hashlib.sha256(source).hexdigest()[:12]
-    # Do not execute a file again that was only touched.
+    # Do not execute a file again if only its modification time changed.
     if known is not None and known.version == version:
         return _Loaded(stamp, version, known.found)
     before = len(context.registered)

@@ -1,4 +1,4 @@
-"""Replays a process against its journal until it ends or can only wait.
+"""Replays a process against its journal until it ends or has to wait.
 
 The process starts from its beginning each time: recorded steps return their results from the journal, and new steps are
 executed and recorded.
@@ -67,7 +67,7 @@ class _Strand:
         return f"{self.path}{self.count}"
 
     def new(self, owner: "asyncio.Task[Any]") -> "_Strand":
-        """Return a strand for a task that the process itself created, numbered in the order of their first calls."""
+        """Return a strand for a task that the process created; tasks are numbered in the order of their first calls."""
         self.offspring += 1
         return _Strand(f"{self.path}0.{self.offspring}.", owner)
 
@@ -87,7 +87,7 @@ class _Watched(BreakpointResult, frozen=True, kw_only=True, rename="camel", omit
 
 # IDs of results that the process has not read yet. Their segment keeps the results alive, so no ID is reused.
 _unseen: set[int] = set()
-# Tasks of ended replays that refuse to stop. Keep a reference, because garbage collection would try to stop them
+# Tasks of ended replays that refuse to stop. Keep references to them, because garbage collection would try to stop them
 # repeatedly.
 _clinging: set["asyncio.Task[Any]"] = set()
 
@@ -185,7 +185,7 @@ class Segment:
         return Stretch(RunState.DONE, output)
 
     def take_lines(self) -> list[Line]:
-        """Return and clear the lines to be written to the journal with the next step."""
+        """Return the journal lines to be written with the next step, and clear them."""
         lines, self._lines = self._lines, []
         return lines
 
@@ -365,7 +365,7 @@ class Segment:
             path = await self._begin("gather")
         except BaseException:
             for branch in branches:
-                # Branches that can no longer start must not be reported as not awaited.
+                # Branches that can no longer start must not be reported as calls that were never awaited.
                 if isinstance(branch, Pending):
                     branch.close()
             raise
@@ -476,7 +476,7 @@ class Segment:
         self._forgotten = self._forgotten or record
 
     def _refuse_unawaited(self) -> None:
-        """Raise an error for a call that was dropped, or that was not awaited by the end of the process."""
+        """Raise an error for a call that was dropped, or that was still not awaited when the process ended."""
         left = self._forgotten or next((each for each in self._issued if not each.started), None)
         if left is not None:
             raise left.error()
@@ -543,7 +543,7 @@ class Segment:
         self._lines += [Line("noted", path, {"message": problem}) for problem in self._folder.take_problems()]
 
     def _note_unseen(self, strand: str = "") -> None:
-        """Record that a process, or the branch with the result, continued after a rejection without reading it."""
+        """Record that the process, or a branch of it, continued after a rejection without reading the decision."""
         for path, result in [each for each in self._given.items() if each[0].startswith(strand)]:
             unseen = id(result) in _unseen
             _unseen.discard(id(result))
@@ -598,7 +598,7 @@ async def _branch(path: str, awaitable: Awaitable[Made]) -> Made:
 
 
 def _is_cancelled(error: BaseException) -> bool:
-    """Whether the task was cancelled, as opposed to user code raising CancelledError."""
+    """Return whether the task was cancelled, as opposed to user code raising CancelledError."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
@@ -631,7 +631,7 @@ async def _called(wanted: Task[..., Any], path: str, args: Any, kwargs: Any) -> 
 
 
 def _plain_json(value: Any, what: str) -> Json:  # noqa: ANN401  # any value
-    """Return a value in the form in which a replay will see it."""
+    """Convert a value to the form in which a replay will read it."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_kept)
         size = len(text.encode())
@@ -719,7 +719,7 @@ def _message(error: BaseException) -> str:
 
 
 def _came_of(error: BaseException) -> Any:  # noqa: ANN401  # a step's path, or None
-    """Return the step whose failure caused this error, from which a retry continues."""
+    """Return the step whose failure caused this error; a retry continues from that step."""
     seen: list[BaseException] = []
     cause: BaseException | None = error
     # Chains of exceptions can contain cycles.

@@ -1,4 +1,4 @@
-"""Executes runs: claims a run, replays it and releases it. User code has a separate event loop and threads."""
+"""Executes runs: claims, replays and releases them. User code runs in a separate event loop and separate threads."""
 
 import asyncio
 import contextlib
@@ -39,8 +39,8 @@ class Runner:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._held: dict[str, Run] = {}
         self._lost: dict[str, Run] = {}
-        """Runs whose replay failed, for example because of the database. This worker still claims them, but is not
-        executing them.
+        """Runs whose replay failed, for example because of a database error. This worker still holds their claims, but
+        is not executing them.
         """
 
     async def advance(self, payload: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Inputs of processes: reads the annotation of the `inputs` parameter and validates values against it."""
+"""Process inputs: reads the annotation of the `inputs` parameter and validates values against it."""
 
 import dataclasses
 import inspect
@@ -122,7 +122,7 @@ def _whole_misfit(shape: Shape, inputs: Mapping[str, Json]) -> str | None:
 def _part_misfit(shape: Shape, inputs: Mapping[str, Json]) -> str | None:
     for name, value in inputs.items():
         kind = shape.kinds.get(name)
-        # The type of a template is known only after it has been filled.
+        # The type of a template is known only after it has been filled in.
         if kind is None or _has_hole(value):
             continue
         try:

@@ -74,7 +74,7 @@ ANSWERED = """
 COMMENTED = """
     UPDATE assent_run_steps SET due_at = :due_at
     WHERE state = 'waiting' AND breakpoint_id = :breakpoint_id AND heard IS NOT NULL RETURNING run_id"""
-# The worker reads comments from before its claim in this turn; later comments mark the step again.
+# In this turn, the worker reads the comments that arrived before its claim; later comments mark the step again.
 LISTENING = """
     UPDATE assent_run_steps SET due_at = NULL
     WHERE run_id = :run_id AND state = 'waiting' AND heard IS NOT NULL AND due_at IS NOT NULL"""
@@ -170,9 +170,9 @@ class Runs(Store):
         return [_run(row) for row in rows]
 
     def take(self, run_id: str, *, mine: int, now: int, lease: int) -> Run | None:
-        """Claim a run so that no other worker can write to it, or return None if another worker has it or it has ended.
+        """Claim a run so that no other worker can write to it; return None if it has ended or another worker holds it.
 
-        `mine` is a turn that the caller claimed and lost track of, so no other worker can be executing it.
+        `mine` is a turn that the caller claimed and lost track of, so no other worker can be executing the run.
         """
         self._session.dirty = True
         rows = self._session.all(TAKE, {"id": run_id, "mine": mine, "now": now, "lease": lease})
@@ -198,7 +198,7 @@ class Runs(Store):
             "count": len(lines),
         }
         self._write_lines(run.id, self._session.all(LEAVE, params), lines, now)
-        # A trigger may be waiting for the slot of this run.
+        # A trigger may be waiting for this run's slot.
         self._session.news = self._session.news or (run.ended and run.cause is not None)
 
     def cancel(self, run_id: str, line: Line, *, now: int) -> bool:
@@ -247,7 +247,7 @@ class Runs(Store):
         self._session.write(UPSERT_STEP, [_step_row(run_id, step)])
 
     def listening(self, run_id: str) -> None:
-        """Unmark steps with new comments, because the worker that claimed the run reads all of them."""
+        """Unmark steps with new comments, because the worker that claimed the run reads all comments."""
         self._session.write(LISTENING, [{"run_id": run_id}])
 
     def heard(self, run_id: str, step: Step) -> None:

@@ -70,7 +70,7 @@ class RunFolder:
             self._seen[relative_path(path).as_posix()] = _stamp(here)
 
     async def changes(self) -> dict[str, bytes]:
-        """Return the files that are new or different since the folder was last checked."""
+        """Return the files that were added or changed since the folder was last checked."""
         if not self._place.is_dir():
             return {}
         return await asyncio.to_thread(self._changes)
@@ -156,7 +156,7 @@ def _stamps(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def _is_text(path: str) -> bool:
-    """Whether a path is valid Unicode; other names cannot be stored."""
+    """Return whether a path is valid Unicode; other paths cannot be stored."""
     try:
         path.encode()
     except UnicodeEncodeError:

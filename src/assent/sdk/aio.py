@@ -1,4 +1,4 @@
-"""The asynchronous client, which has the same calls; cancelling a call closes its request."""
+"""The asynchronous client, with the same calls as the synchronous client. Cancelling a call closes its request."""
 
 import contextlib
 import functools
@@ -232,7 +232,7 @@ class AsyncAssent:
                 # Shielded, because the request to cancel would itself be cancelled with its task.
                 with anyio.CancelScope(shield=True):
                     await _cancel(self._to, step.flow)
-            # If such an exception ends the program, its exit cancels, unless the program continues and waits again.
+            # If the exception ends the program, its exit cancels the breakpoint, unless the program first waits again.
             questions.leave(key, keep=step.waits_for is not None and isinstance(error, KeyboardInterrupt | SystemExit))
             raise
         else:
@@ -267,7 +267,7 @@ async def _parked() -> None:
 
 
 async def _cancel(to: Connection, flow: Callable[[], Flow[object]]) -> None:
-    """Cancel over a separate connection, because the client's may be closed."""
+    """Cancel over a separate connection, because the client's connection may be closed."""
     try:
         async with AsyncAssent(to.url, to.token, patience=LAST_WORDS, fixed=to.fixed) as leaving:
             await leaving.perform(bounded(flow(), pace=to.pace, seconds=LAST_WORDS))
@@ -310,7 +310,7 @@ class _Ear:
         await self.aclose()
         try:
             response = await self._open.enter_async_context(_opened(self._http, request, connection.silence(request)))
-            # Only an error has a body that ends; that of a stream is read in pieces by `hear`.
+            # Only an error response has a body that ends. The body of a stream is read in pieces by `hear`.
             body = b"" if response.is_success else await response.aread()
         except httpx2.RequestError as error:
             return self._to.lost(error)

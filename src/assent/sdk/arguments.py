@@ -1,4 +1,4 @@
-"""The arguments of a call as shown to reviewers: JSON values unchanged, others described, secrets hidden."""
+"""The arguments of a call as shown to reviewers: JSON values unchanged, other values described, secrets hidden."""
 
 import dataclasses
 import inspect
@@ -22,7 +22,7 @@ _NAMES = re.compile(r"[.\[\]]")
 
 
 def described(value: Any, hide: Sequence[str] = (), *, depth: int = 0) -> Json:  # noqa: ANN401  # any argument
-    """Return a value as JSON; other values are described by their type and content, or their repr."""
+    """Return a value as JSON. Values that JSON cannot represent are described by type and content, or by repr."""
     if depth > DEEPEST:
         msg = f"An argument is nested deeper than {DEEPEST} levels or contains itself, so it cannot be shown."
         raise InvalidRequest(msg)
@@ -89,7 +89,7 @@ def _harmless(text: str) -> str:
 
 
 def _has(value: object, name: str) -> bool:
-    # Static, so that no code of the value runs.
+    # A static lookup does not run any of the value's code.
     return inspect.getattr_static(value, name, None) is not None
 
 
@@ -111,7 +111,7 @@ class Call:
     def of(cls, bound: inspect.BoundArguments, *, hide: Sequence[str], editable: Sequence[str]) -> "Call":
         values = bound.arguments
         shown = {name: HIDDEN if name in hide else described(value, hide) for name, value in values.items()}
-        # An argument with hidden content is not editable, because the new value would lack it.
+        # An argument with hidden content is not editable, because the new value would lack that content.
         may_change = tuple(
             name for name in editable if _is_json(values[name]) and canonical(shown[name]) == canonical(values[name])
         )
@@ -124,7 +124,7 @@ class Call:
             raise ArgumentsRefused(msg, result=result)
         edits = agreed(result)
         changed = {name: self._changed(name, value, result) for name, value in edits.items()}
-        # A copy, because `released` may be called again and then compares the original arguments.
+        # Copy the arguments, because `released` may be called again and must then compare the originals.
         bound = inspect.BoundArguments(self.bound.signature, self.bound.arguments.copy())
         bound.arguments.update(changed)
         return bound
@@ -160,7 +160,7 @@ def agreed(result: BreakpointResult) -> Mapping[str, Json]:
 
 
 class Template(Formatter):
-    """A text that contains arguments, such as "Pay {amount} to {to}?"; checks the names when it is created."""
+    """A template with arguments, such as "Pay {amount} to {to}?". Names are checked when it is created."""
 
     def __init__(self, text: str, *, names: Sequence[str], hide: Sequence[str]) -> None:
         self._text = text

@@ -46,10 +46,10 @@ def breakpoint(  # noqa: A001  # the product's term
     timeout: float | None = None,
     **asking: Unpack[Asking],
 ) -> BreakpointResult:
-    """Ask, wait, and return the result, through a server if ASSENT_URL or ASSENT_TOKEN is set, else in the terminal.
+    """Ask, wait and return the result: through a server if ASSENT_URL or ASSENT_TOKEN is set, or else in the terminal.
 
     Only an explicit approval sets `approved`; with `require`, anything else raises NotApproved. Files must be in the
-    current directory or below. After `timeout` seconds, StillWaiting is raised; in a terminal, this is the deadline.
+    current directory or below. After `timeout` seconds, StillWaiting is raised; in a terminal, the deadline passes.
     """
     if current.get() is not None:
         msg = "breakpoint() cannot be used inside a run. Use `await ctx.breakpoint(…)` or `await abreakpoint(…)`."
@@ -149,7 +149,7 @@ async def _from_terminal_async(body: Mapping[str, Any]) -> BreakpointResult:
 
     try:
         asked = partial(local.ask, body, local.desk(opening))
-        # Reading a terminal blocks, and a thread cannot be cancelled, so it is abandoned and then interrupted.
+        # Reading a terminal blocks, and a thread cannot be cancelled, so abandon the thread and interrupt its read.
         return (await anyio.to_thread.run_sync(asked, abandon_on_cancel=True)).asked()
     except anyio.get_cancelled_exc_class():
         for terminal in opened:
@@ -168,7 +168,7 @@ def _result(ended: Status) -> BreakpointResult:
 def _prepared(
     question: Question, files: Sequence[str | ContextFile], asking: Asking
 ) -> tuple[str | None, list[ContextFile], Asking]:
-    """Separate the arguments, read the files of which only the path is given, and add the agent's name."""
+    """Separate the arguments, read files that are specified only by their path, and add the agent's name."""
     text, given = opened(question, asking)
     creation(text, given)  # raises for mistakes before reading a file
     said = given.copy()
@@ -177,7 +177,7 @@ def _prepared(
     context = said.pop("context", None)
     if context is not None:
         payload = dict(said.get("payload") or {})
-        # The same context twice is harmless, and different ones would silently lose one of them.
+        # The same context twice is harmless, but one of two different contexts would be lost silently.
         if payload.setdefault("context", context) != context:
             msg = "context is set twice: as an argument and in the payload."
             raise InvalidRequest(msg)

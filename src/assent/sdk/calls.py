@@ -1,4 +1,4 @@
-"""All calls of a client, as flows that the synchronous and the asynchronous client perform."""
+"""All calls of a client, as flows that the synchronous and asynchronous clients perform."""
 
 import os
 import time
@@ -103,11 +103,11 @@ class Calls(TriggerCalls):
     """All calls to a server, which retry for `patience` seconds while it is unreachable."""
 
     now: Callable[[], float] = time.time
-    """Returns the current time in seconds, with which receipts are checked for expiry."""
+    """Returns the current time in seconds, used to check whether receipts have expired."""
     created: "dict[str, Mapping[str, Any]]" = field(default_factory=dict[str, "Mapping[str, Any]"])
     """The bodies of breakpoints created here, by ID, if a receipt key is pinned: a receipt must match them."""
     own: "dict[str, None]" = field(default_factory=dict[str, None])
-    """The newest breakpoints created here without a key from the caller, which no later program can find again."""
+    """The newest breakpoints created here without a key from the caller. Later programs cannot find them again."""
     checks_receipts: bool = True
     """Whether to verify approvals with ASSENT_RECEIPT_KEY; a caller with its own keys verifies them itself."""
 
@@ -151,7 +151,7 @@ class Calls(TriggerCalls):
         return self._perform(protocol.reading(protocol.address(breakpoint_id)), Breakpoint)
 
     def status(self, breakpoint_id: str) -> Flow[Status]:
-        """Return the status. If ASSENT_RECEIPT_KEY pins a key, raise for an approval without its receipt."""
+        """Return the status. If ASSENT_RECEIPT_KEY pins a key, raise if an approval lacks a receipt signed with it."""
         found = yield from self._perform(protocol.asking_status(breakpoint_id), Status)
         yield from check_pinned(self, breakpoint_id, found)
         return found
@@ -165,13 +165,13 @@ class Calls(TriggerCalls):
         on_event: Callable[[Event], object] | None = None,
         on_comment: Callable[[Feedback], object] | None = None,
     ) -> Flow[Status]:
-        """Wait for the end of a breakpoint and return its status; raise StillWaiting after `timeout` seconds.
+        """Wait until a breakpoint ends and return its status; raise StillWaiting after `timeout` seconds.
 
         The wait continues after restarts; Unreachable is raised after `patience` seconds without any response.
-        `on_event` is called with every event, and `on_comment` with every comment by a person; if it returns a string,
-        this is sent as the agent's reply. If ASSENT_RECEIPT_KEY pins a key, an approval without a receipt by that key
-        raises. If the program ends while it waits for a breakpoint that it created without an idempotency key, the
-        breakpoint is cancelled.
+        `on_event` is called with every event, and `on_comment` with every comment by a person. If `on_comment` returns
+        a string, it is sent as the agent's reply. If ASSENT_RECEIPT_KEY pins a key, an approval without a receipt
+        signed with that key raises an error. If the program ends while it waits for a breakpoint that it created
+        without an idempotency key, the breakpoint is cancelled.
         """
         patience = self.patience if patience is None else patience
         wanted = on_event is not None or on_comment is not None
@@ -196,7 +196,7 @@ class Calls(TriggerCalls):
         return self.feedback(breakpoint_id, {"comment": text})
 
     def approve(self, breakpoint_id: str, /, **answer: Unpack[Answering]) -> Flow[Breakpoint]:
-        """Approve; optional: `comment`, `option`, `answers`, `edits`, `confirm` and the `digest` that was shown."""
+        """Approve a breakpoint; optional: `comment`, `option`, `answers`, `edits`, `confirm`, `digest` (as shown)."""
         return self.feedback(breakpoint_id, {"release": True, "approved": True, **answer})
 
     def reject(self, breakpoint_id: str, /, **answer: Unpack[Answering]) -> Flow[Breakpoint]:
@@ -212,7 +212,7 @@ class Calls(TriggerCalls):
         return self._perform(protocol.ending(breakpoint_id), Breakpoint)
 
     def upload(self, content: bytes) -> Flow[UploadedFile]:
-        """Store bytes, once per project; the `sha256` can then be used in the context files of a breakpoint."""
+        """Upload content, which is stored once per project. Use its `sha256` in a breakpoint's context files."""
         return self._perform(protocol.uploading(content), UploadedFile)
 
     def file(self, breakpoint_id: str, n: int) -> Flow[bytes]:
@@ -284,7 +284,7 @@ class Calls(TriggerCalls):
         return self._perform(protocol.reading("/api/runs", protocol.filtered(filters)), RunPage)
 
     def wait_for_run(self, run_id: str, *, timeout: float | None = None) -> Flow[Run]:
-        """Wait for the end of a run and return it; raise StillWaiting after `timeout` seconds."""
+        """Wait until a run ends and return it; raise StillWaiting after `timeout` seconds."""
         started = self.pace.now()
         while not (found := (yield from self.run(run_id))).ended:
             if timeout is not None and self.pace.now() - started >= timeout:
@@ -351,7 +351,7 @@ class Calls(TriggerCalls):
         yield from self._perform(protocol.removing_rule(rule_id, why=why), NoneType)
 
     def check_rules(self, gate: str, **supposed: Unpack[Supposed]) -> Flow[RuleCheck]:
-        """Check whether such a breakpoint would be auto-approved, without creating it."""
+        """Check whether a hypothetical breakpoint would be auto-approved, without creating it."""
         given = {name: value for name, value in supposed.items() if value is not None}
         return self._perform(protocol.asking_rules({"breakpointId": gate} | protocol.named(given)), RuleCheck)
 
@@ -362,7 +362,7 @@ class Calls(TriggerCalls):
     def import_rules(
         self, document: Mapping[str, Any], *, dry_run: bool = False, replace: bool = False, why: str | None = None
     ) -> Flow[RulesImported]:
-        """Import the rules of a rules.json, all or nothing; `replace` removes the rules that are not in it."""
+        """Import the rules in a rules.json file, all or nothing; `replace` removes rules that are not in the file."""
         query = [("dryRun", str(dry_run).lower()), ("replace", str(replace).lower())] + ([("why", why)] if why else [])
         return self._perform(protocol.writing("/api/rules/import", document, query=query), RulesImported)
 
@@ -375,7 +375,7 @@ class Calls(TriggerCalls):
         limit: int = 50,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> Flow[Backtest]:
-        """Back-test a rule against the last days; `on_progress` is called with the number read and the total."""
+        """Back-test a rule against the last `days` days; `on_progress` receives the number scanned and the total."""
         body = {"pattern": pattern, "action": action, "days": days, "limit": limit}
         request = protocol.backtesting(body, on_progress=on_progress)
         if on_progress is None:
@@ -483,7 +483,7 @@ def ask_and_wait(  # noqa: PLR0913  # the parts of a question
     timeout: float | None = None,
     on_comment: Callable[[Feedback], object] | None = None,
 ) -> Flow[Status]:
-    """Create a breakpoint and wait for its end; `timeout` covers both, including connecting and retries."""
+    """Create a breakpoint and wait until it ends; `timeout` covers both, including connecting and retries."""
 
     def flow() -> Flow[Status]:
         started = calls.pace.now()
@@ -498,7 +498,7 @@ def ask_and_wait(  # noqa: PLR0913  # the parts of a question
 def cancellation(
     calls: Calls, key: str, question: Question, asking: Asking, *, files: Sequence[ContextFile] = ()
 ) -> protocol.Cancellation:
-    """Return a step that cancels a question, found by its key because its ID may not have arrived yet."""
+    """Return a step that cancels a question. The key identifies it, because its ID may not have arrived yet."""
 
     def flow() -> Flow[Breakpoint]:
         hurried = replace(calls, patience=LAST_WORDS)
@@ -510,7 +510,7 @@ def cancellation(
 
 
 def check_pinned(calls: Calls, breakpoint_id: str, status: Status) -> Flow[None]:
-    """Raise if a key is pinned and an approval lacks a receipt signed with it for the content created here."""
+    """If a key is pinned, raise for an approval without a receipt signed with it for the content created here."""
     if not status.approved or not calls.checks_receipts or not _key_is_pinned():
         return
     from assent.sdk import receipts  # noqa: PLC0415  # the same

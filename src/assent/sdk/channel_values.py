@@ -21,7 +21,7 @@ class Channel(Value, frozen=True, kw_only=True):
     """Visible to admins only; secrets are shown as references."""
     disabled_because: str | None = None
     problem: str | None = None
-    """Why the channel cannot work with these settings, if it cannot."""
+    """Why the channel cannot work with these settings, or None if it can."""
     ok_at: str | None = None
     failed_at: str | None = None
     last_error: str | None = None

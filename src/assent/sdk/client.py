@@ -218,16 +218,16 @@ class Assent:
             questions.leave(key)
             raise
         except BaseException as error:
-            # Only a question of this call is cancelled now; one that another call created may still be wanted.
+            # Cancel only a question that this call created; a question from another call may still be wanted.
             if step.waits_for is None:
                 cancel(LAST_WORDS)
-            # If such an exception ends the program, its exit cancels, unless the program continues and waits again.
+            # If the exception ends the program, its exit cancels the breakpoint, unless the program first waits again.
             questions.leave(key, keep=step.waits_for is not None and isinstance(error, KeyboardInterrupt | SystemExit))
             raise
         else:
             questions.leave(key)
         finally:
-            # Never return to the program while it is being ended, because its breakpoints are cancelled.
+            # Never return to a program that is exiting, because its breakpoints are cancelled.
             questions.park()
 
     def _do(self, step: Deed) -> Outcome:
@@ -250,7 +250,7 @@ class Assent:
 
 
 def cancel_now(to: Connection, flow: Callable[[], Flow[object]], seconds: float) -> None:
-    """Cancel over a separate connection, because the client's may be in use or closed."""
+    """Cancel over a separate connection, because the client's connection may be in use or closed."""
     try:
         with Assent(to.url, to.token, patience=seconds, fixed=to.fixed) as leaving:
             leaving.perform(bounded(flow(), pace=to.pace, seconds=seconds))
@@ -293,7 +293,7 @@ class _Ear:
         self.close()
         try:
             response = self._open.enter_context(_opened(self._http, request, connection.silence(request)))
-            # Only an error has a body that ends; that of a stream is read in pieces by `hear`.
+            # Only an error response has a body that ends. The body of a stream is read in pieces by `hear`.
             body = b"" if response.is_success else response.read()
         except httpx2.RequestError as error:
             return self._to.lost(error)

@@ -53,7 +53,7 @@ class Connection:
         self.token = _checked_token(token or os.environ.get("ASSENT_TOKEN"))
         self.fixed = fixed
         self.headers = {"Authorization": f"Bearer {self.token}"}
-        # A proxy for the internet cannot reach this machine's loopback interface.
+        # An internet proxy cannot reach this machine's loopback interface.
         self.trust_env = fixed is None and httpx2.URL(self.url).host not in _LOOPBACK
         self.proxy = fixed.proxy if fixed else None
         self.verify = fixed.verify if fixed else True
@@ -108,7 +108,7 @@ def _checked_token(token: str | None) -> str:
             " `assent token create --kind agent --name NAME`. To review, create a token with --kind reviewer."
         )
         raise BadAddress(msg)
-    # Such characters, often copied along by accident, are not allowed in an HTTP header.
+    # Control, space and non-ASCII characters, often copied by accident, are not allowed in a token.
     if not (token.isascii() and token.isprintable()) or " " in token:
         msg = "ASSENT_TOKEN contains invalid characters. Copy it again, without quotes or spaces."
         raise BadAddress(msg)

@@ -1,4 +1,4 @@
-"""The API for processes: tasks, breakpoints and time that survive crashes."""
+"""The API for processes: tasks, breakpoints and timers that survive crashes."""
 
 import functools
 import re
@@ -23,7 +23,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 
 
 class TaskFailed(AssentError):
-    """Every attempt to run a task raised an exception; `details` has the step and the type and text of the error."""
+    """Every attempt to run a task raised an exception; `details` contains the step, and the error's type and text."""
 
     code = "task_failed"
     title = "A task failed"
@@ -37,7 +37,7 @@ class ProcessChanged(AssentError):
 
 
 class Task(Generic[Args, Made]):
-    """A function with its options as a step: retries, timeout and name."""
+    """A function with its options for running as a task: retries, timeout and name."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Context(Protocol):
     def mark(self) -> str:
         """Text to include in anything the run writes outside its folder: a commit, a comment, a file.
 
-        Assent recognizes the resulting events as caused by this run, which prevents loops of triggers.
+        Assent recognizes the resulting events as caused by this run, which prevents trigger loops.
         """
         ...
 
@@ -119,7 +119,7 @@ class Context(Protocol):
         **kwargs: Any,  # noqa: ANN401  # the same
     ) -> Coroutine[Any, Any, Made]: ...
     def task(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
-        """Run a function and record its result, which must be JSON; once it has finished, it is not run again.
+        """Run a function and record its result, which must be JSON. Once it has finished, it is not run again.
 
         Sync functions run in a thread. An exception in the last attempt is raised as TaskFailed.
         """
@@ -134,10 +134,10 @@ class Context(Protocol):
         on_comment: Callable[[Feedback], Any] | None = None,
         **asking: Unpack[Asking],
     ) -> Coroutine[Any, Any, BreakpointResult]:
-        """Ask a question and wait for any length of time, without using memory meanwhile.
+        """Ask a question and wait for any length of time, without using memory in the meantime.
 
         A rejection, expiry or cancellation is also a result; with `require`, it raises NotApproved. `on_comment` is
-        called once for each comment during the wait; if it returns a string, this is sent as the reply.
+        called once for each comment during the wait; if it returns a string, the string is sent as the reply.
         """
         ...
 
@@ -154,7 +154,7 @@ class Context(Protocol):
         ...
 
     def log(self, message: str, data: Mapping[str, Any] | None = None) -> None:
-        """Add a line to the journal, which is not repeated in a replay."""
+        """Add a line to the journal. A replay does not add it again."""
         ...
 
     def save_file(self, path: str, content: str | bytes) -> Coroutine[Any, Any, Path]:
@@ -164,7 +164,7 @@ class Context(Protocol):
     def writes(self, path: str | Path, *more: str | Path) -> Coroutine[Any, Any, None]:
         """Declare files outside the run's folder before the run writes them.
 
-        Assent recognizes their changes as caused by this run.
+        Assent then recognizes changes to these files as caused by this run.
         """
         ...
 

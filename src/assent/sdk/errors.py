@@ -13,21 +13,21 @@ AssentError
 │   ├── Rejected               rejected by a reviewer, or at the deadline
 │   ├── Expired                not answered in time
 │   ├── Cancelled              cancelled before a decision
-│   └── ArgumentsRefused       approved, but with other arguments
+│   └── ArgumentsRefused       approved, but with different arguments
 ├── Unauthenticated            the token is missing or invalid
 ├── Forbidden                  the caller is known, but not allowed
 │   ├── NotEligible            a reviewer, but not for this breakpoint
 │   └── OwnBreakpoint          the caller created this breakpoint
 ├── NotFound                   does not exist in this project
 ├── Conflict                   the name is already in use
-│   ├── AlreadyEnded           another answer, or the deadline, was first
+│   ├── AlreadyEnded           another answer, or the deadline, came first
 │   ├── SeatTaken              the group has already answered
 │   ├── AnswerStands           too late to undo an answer
 │   ├── TicketRequired         a ticket is required before it can be approved
 │   ├── RejectionPending       another reviewer is rejecting it
 │   ├── AlreadyClaimed         another reviewer has claimed it
 │   ├── ProjectRemoved         the project was removed and is read-only
-│   ├── NoReceipt              only approvals have one, while their content is kept
+│   ├── NoReceipt              only approvals have receipts, while their content is kept
 │   ├── ReceiptExpired         too old to use
 │   └── ReceiptUsed            already consumed
 ├── DigestMismatch             the content shown differs from the stored content
@@ -249,5 +249,5 @@ def from_problem(problem: Mapping[str, Any], *, status: int) -> AssentError:
 
 
 def has_no_receipts(error: Unavailable) -> bool:
-    """Return whether the server never issues receipts; after any other error, it is worth retrying."""
+    """Return whether the server does not issue receipts at all. After any other error, it is worth retrying."""
     return error.details.get("missing") == "secretKeys"

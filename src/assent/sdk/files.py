@@ -59,7 +59,7 @@ class ContextFile:
 
 
 def snapshot(path: str, *, root: Path, format: str | None = None) -> ContextFile:  # noqa: A002  # the payload's field
-    """Read a file under root; reject absolute paths, `..` and symbolic links that leave it."""
+    """Read a file under root; reject absolute paths, `..` and symbolic links that lead out of root."""
     relative = relative_path(path)
     try:
         found = (root / relative).resolve(strict=True)
@@ -95,7 +95,7 @@ def _read(found: Path, path: str) -> bytes:
         msg = f"{path!r} is not a regular file."
         raise FileRefused(msg)
     with os.fdopen(descriptor, "rb") as file:
-        # One byte more than allowed shows that a file is too large, even if it grows while it is read.
+        # Read one extra byte to detect a file that is too large, even if it grows while it is read.
         content = file.read(MAX_FILE + 1)
     if len(content) > MAX_FILE:
         msg = f"{path!r} is larger than {MAX_FILE // 1024 // 1024} MiB. Send only the relevant part."

@@ -80,7 +80,7 @@ def approve(
     client: Assent | AsyncAssent | None = None,
     **terms: Unpack[Terms],
 ) -> Callable[[Callable[Given, Made]], Callable[Given, Made]]:
-    """Run a function, sync or async, only if this call of it is approved.
+    """Run a function, sync or async, only if this particular call is approved.
 
     The question can contain arguments: "Pay {amount} to {to}?". The reviewer can change the arguments in `editable` to
     other values of the same type. Arguments in `hide`, and keys and fields with these names inside other arguments, are
@@ -165,7 +165,7 @@ class Gate:
     signature: inspect.Signature
     question: Template | None
     title: Template | None
-    """Set by the developer; by default, both are the headline of the call."""
+    """The developer's question and title. By default, both are the call's headline."""
     hide: Sequence[str]
     editable: Sequence[str]
     terms: Terms
@@ -265,7 +265,7 @@ def _ask(asked: Asked, client: Assent | None) -> inspect.BoundArguments:
         _refuse_unchecked()
         return asked.call.released(passed(breakpoints.breakpoint(asked.question, **asked.asking)))
     mine = contextlib.nullcontext(client) if client is not None else _patient(Assent)
-    # Chosen here, so that an exiting program can find and cancel the question before its ID has arrived.
+    # Choose the key here, so that an exiting program can find and cancel the question before its ID has arrived.
     key = uuid.uuid4().hex
     with mine as assent:
         raised, ended = assent.perform(_answered(assent.calls, asked, key))
@@ -308,11 +308,11 @@ def released(calls: Calls, asked: Asked, raised: Breakpoint, ended: Status) -> F
     if (approval.edits or {}) != (result.edits or {}):
         raise ReceiptMismatch("The changes in the receipt differ from those in the answer. Nothing was run.")
     expected = content_digest(asked.body, project=approval.project)
-    # Otherwise, reviewers may have seen a different question from the one that is about to run.
+    # If they differ, reviewers may not have seen the call that is about to run.
     if raised.digest != expected:
-        raise DigestMismatch("The question stored on the server differs from the one that was sent. Nothing was run.")
+        raise DigestMismatch("The question on the server differs from the question that was sent. Nothing was run.")
     agent, gate = asked.body["agentId"], asked.body["payload"]["breakpointId"]
     yield from calls.consume_receipt(receipt, digest=expected, agent_id=agent, gate=gate)
-    # Check again, because they could have changed during the request.
+    # Check the arguments again, because they could have changed during the request.
     asked.call.released(result)
     return bound

@@ -1,4 +1,4 @@
-"""Keyword arguments of the SDK: rejects unknown ones with a suggestion, before anything is sent."""
+"""Rejects unknown keyword arguments of SDK functions with a suggestion, before anything is sent."""
 
 import functools
 import inspect

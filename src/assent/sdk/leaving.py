@@ -68,7 +68,7 @@ class Questions:
             threading.Event().wait()
 
     def cancel_all(self) -> None:
-        """Cancel everything, and report on standard error what the server does not confirm in time."""
+        """Cancel all breakpoints, and report on standard error those that the server does not confirm in time."""
         with self._cancelling:  # an exit must wait for the thread that cancels after a signal
             with self._lock:
                 self._ending = True
@@ -104,7 +104,7 @@ class Questions:
             return
         for number, (_, writing) in self._pipes.items():
             if signal.getsignal(number) is signal.SIG_DFL:
-                # The program may have set and removed its own handler since, which replaced ours.
+                # The program may have since set and removed its own handler, which replaced ours.
                 faulthandler.unregister(number)
                 faulthandler.register(number, file=writing, all_threads=False)
 
@@ -133,15 +133,15 @@ class Questions:
             for number, (reading, _) in pipes.items():
                 selector.register(reading, selectors.EVENT_READ, number)
             number = selector.select()[0][0].data
-        # Set before cancelling, so that a wait that ends because of it does not return to the program.
+        # Set before cancelling, so that a wait that the cancellation ends does not return to the program.
         self._signalled = True
         try:
             self.cancel_all()
         finally:
-            # Restores the default action, so that the parent process sees which signal ended this one.
+            # Restore the default action, so that the parent process sees which signal ended this process.
             faulthandler.unregister(number)
             os.kill(os.getpid(), number)
-            # Still running: the kernel ignores the signal for process 1 of a container, or all threads block it.
+            # If the process still runs, the kernel ignores the signal (PID 1 in a container) or all threads block it.
             time.sleep(SIGNAL_SECONDS)
             os._exit(128 + number)
 
@@ -163,7 +163,7 @@ def not_cancelled(why: str) -> None:
 
 
 class Notices:
-    """Reports retries on standard error, immediately and then at growing intervals. ASSENT_QUIET turns it off."""
+    """Reports retries on standard error, immediately and then at growing intervals. ASSENT_QUIET disables this."""
 
     def __init__(self) -> None:
         self._next = 0.0

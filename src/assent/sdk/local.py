@@ -1,4 +1,4 @@
-"""Asking without a server: local rules, the terminal and a journal, with the same code as the server."""
+"""Asking without a server: local rules, the terminal and a journal, using the same code as the server."""
 
 import json
 import os
@@ -84,10 +84,10 @@ class Outcome:
     auto_approval: Mapping[str, Json]
     rule_problem: str | None
     unseen: bool
-    """Whether it could not be asked, and was rejected: no terminal, or a strategy that requires several people."""
+    """True if no one could be asked (no terminal, or the strategy requires several people) and it was rejected."""
 
     def asked(self) -> values.BreakpointResult:
-        """Return the result; raise CannotAsk if it could not be asked, so that a retry loop does not spin."""
+        """Return the result; raise CannotAsk if no one could be asked, so that a retry loop does not spin."""
         if self.unseen:
             raise CannotAsk(self.result.feedback or "", result=values.plain(self.result))
         return self.result
@@ -99,7 +99,7 @@ class Outcome:
 
 
 def folder() -> Path:
-    """Return the folder with the journal and rules of this machine."""
+    """Return the folder with this machine's journal and rules."""
     chosen = os.environ.get("ASSENT_LOCAL_DIR")
     return Path(chosen).expanduser() if chosen else Path.home() / ".assent"
 
@@ -281,7 +281,7 @@ def _asked(
 
 
 def _refused(asked: Breakpoint, by: Actor, reason: str, at: Desk) -> tuple[Breakpoint, list[Event]]:
-    """Reject on behalf of the system, because no person can approve it."""
+    """Reject on behalf of the system, because no person can approve the breakpoint here."""
     result = unanswered(Status.RELEASED) | {
         "decision": Decision.REJECTED.value,
         "respondedBy": str(by),
@@ -345,7 +345,7 @@ def _write_rule(person: Person, pattern: str, at: Desk, *, instead_of: Collectio
     try:
         add_rule(at.folder, rule, instead_of=instead_of)
     except AssentError as error:
-        # The person has approved this call, and the rule only concerns later ones.
+        # The person has approved this call, and the rule concerns only later calls.
         person.console.print(f"Approved, but the rule was not saved: {visible(error.message)}", style="yellow")
     else:
         person.console.print(f"Saved as {rule.id} in {at.folder / RULES}.", style="dim", soft_wrap=True)

@@ -92,7 +92,7 @@ class Journal:
                 asked[event["breakpointId"]] = (said.get("payload") or {}) if is_mine else None
             elif event["type"] == "released" and not str(event["actor"]).startswith("rule:"):
                 name = event["breakpointId"]
-                # Of a breakpoint from before a reset, only a rejection counts.
+                # For a breakpoint created before a reset, only a rejection counts.
                 payload = asked.get(name, {})
                 if payload is None:
                     continue
@@ -137,7 +137,7 @@ def _read(line: bytes, previous: str) -> Mapping[str, Any] | None:
 
 
 def _chained(events: Sequence[Event], previous: str, torn: bool) -> bytes:  # noqa: FBT001  # returned by _end
-    # Ends the truncated line, so that only this line is invalid and the next one is not.
+    # End a truncated line, so that the lines after it are valid.
     lines = [b"\n"] if torn else []
     for event in events:
         line = json.dumps({"previous": previous, **_body(event)}, ensure_ascii=True).encode() + b"\n"

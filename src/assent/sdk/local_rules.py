@@ -115,7 +115,7 @@ def _place(rules: Sequence[Rule], rule_id: str) -> int:
 
 
 def _read(document: Mapping[str, Json]) -> list[Rule]:
-    """Return the rules with their origin from the file, in the order of the file."""
+    """Return the rules and their origin as recorded in the file, in the order of the file."""
     return [_with_origin(rule, body) for rule, body in zip(_rules(document), document["rules"], strict=True)]
 
 
@@ -131,7 +131,7 @@ def _with_origin(rule: Rule, body: Mapping[str, Json]) -> Rule:
 def _moment(text: str | None) -> int:
     try:
         return from_iso(text) if text else 0
-    except (ValueError, OverflowError):  # only shown
+    except (ValueError, OverflowError):  # the time is only displayed
         return 0
 
 
@@ -154,7 +154,7 @@ def _written(rule: Rule) -> dict[str, Json]:
 
 
 def _replace(path: Path, document: Mapping[str, Json]) -> None:
-    # Written beside the file and then renamed, so that a crash never leaves a partial rules.json.
+    # Write a new file and then rename it, so that a crash never leaves a partial rules.json.
     beside = path.with_suffix(".new")
     try:
         file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -169,7 +169,7 @@ def _replace(path: Path, document: Mapping[str, Json]) -> None:
 
 
 def _document(path: Path, shape: type[BaseModel]) -> dict[str, Any] | None:
-    """Return the content of a local file, or None if it does not exist; raise if others could have written it."""
+    """Return the content of a local file, or None if it does not exist; raise if other users could have written it."""
     try:
         with path.open("rb") as file:
             # Check the open file, because the path could be replaced between a check and the read.

@@ -35,7 +35,7 @@ class Said:
 
 
 def talk(person: Person, terms: Terms, values: Mapping[str, Json], *, pattern: str | None) -> Said:
-    """Ask for the decision and everything that belongs to it; anything but a complete yes is a rejection.
+    """Ask for the decision and everything that it requires; anything but a complete yes is a rejection.
 
     `pattern` is the rule that "always" would add, if it may be offered. Raises Late when the deadline passes.
     """
@@ -173,7 +173,7 @@ def _edited(name: str, current: Json, text: str) -> dict[str, Json]:
         value = strict_loads(text.encode())
     except MalformedJson as error:
         raise InvalidRequest("Type a JSON value such as 12, true or [1, 2].") from error
-    # An unset value has no type that the new one could differ from.
+    # An unset value has no type to compare with.
     if current is not None and _kind(value) != _kind(current):
         raise InvalidRequest("Enter a value of the same type.")
     return {name: value}

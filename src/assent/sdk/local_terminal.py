@@ -1,4 +1,4 @@
-"""The user's terminal, if there is one, from which one line at a time is read."""
+"""Reads one line at a time from the user's terminal, if there is one."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ class NoAnswer(Exception):  # not an error
 
 
 class Late(NoAnswer):
-    """The deadline passed first."""
+    """The deadline passed before the person answered."""
 
 
 class Person(Protocol):
@@ -116,7 +116,7 @@ class Terminal:
 
 def open_terminal(ttl_seconds: int | None) -> Terminal | None:
     """Return the terminal of this process, if it is in the foreground and can be read from and written to."""
-    # Standard error first, because standard output is often redirected.
+    # Try standard error first, because standard output is often redirected.
     screen = next((each for each in (_ERRORS, _OUTPUT) if os.isatty(each)), None)
     if screen is None or not os.isatty(_INPUT):
         return None

@@ -1,4 +1,4 @@
-"""Calls that must be awaited: they cannot be mistaken for their result, and report if they are never awaited."""
+"""Calls that must be awaited: they cannot be mistaken for their results, and are reported if they are never awaited."""
 
 import asyncio
 import inspect
@@ -97,7 +97,7 @@ class Pending(Coroutine[Any, Any, Made], Generic[Made]):
             raise
 
     def close(self) -> None:
-        """Close it deliberately, so that it is not reported."""
+        """Close the coroutine deliberately, so that it is not reported as unawaited."""
         self._record.started = self._record.finished = True
         if self._running is not None:
             self._running.close()

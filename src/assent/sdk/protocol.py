@@ -67,11 +67,11 @@ class Request:
     body: bytes | None = None
     repeatable: bool = True
     within: float | None = None
-    """Seconds in which the response must arrive, including connecting."""
+    """Seconds within which the response must arrive, including connecting."""
     patient_for: float = 0.0
     """Seconds for which the server may deliberately delay its response."""
     on_line: Callable[[bytes], None] | None = None
-    """Called with each line as it arrives; the reply then contains only the last one."""
+    """Called with each line as it arrives; the reply then contains only the last line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Cancellation:
 
     flow: "Callable[[], Flow[object]]"
     waits_for: str | None = None
-    """The breakpoint, if another call created it: then it is cancelled only when the program ends."""
+    """The breakpoint, if another call created it. In this case, it is cancelled only when the program ends."""
 
 
 Deed: TypeAlias = Request | Pause | Tell
@@ -135,7 +135,7 @@ class Lines:
 
     def add(self, chunk: bytes) -> list[bytes]:
         *lines, self._rest = (self._rest + chunk).split(b"\n")
-        # A server that never ends a line would otherwise exhaust the memory.
+        # A server that never ends a line would otherwise exhaust memory.
         if len(self._rest) > LONGEST_LINE:
             msg = "A line in the response is too long. Check ASSENT_URL."
             raise UnexpectedAnswer(msg)
@@ -241,7 +241,7 @@ def sending(path: str, body: Mapping[str, Any], *, key: str) -> Request:
 def writing(
     path: str, body: Mapping[str, Any], *, method: str = "POST", query: Sequence[tuple[str, str]] = ()
 ) -> Request:
-    """Return a write request, which is not repeated, because it could take effect twice or fail the second time."""
+    """Return a write request. It is not repeated, because it could take effect twice or fail the second time."""
     encoded = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
     headers = {"Content-Type": "application/json"}
     return Request(method=method, path=path, query=query, headers=headers, body=encoded, repeatable=False)
@@ -283,7 +283,7 @@ def tested(line: BacktestLine) -> Backtest:
 
 
 def removing(path: str, query: Sequence[tuple[str, str]] = ()) -> Request:
-    """Return a request to remove something, which is not repeated because the second one would not find it."""
+    """Return a request to remove an object. It is not repeated, because the object would not be found again."""
     return Request(method="DELETE", path=path, query=query, repeatable=False)
 
 
@@ -297,12 +297,12 @@ def commenting(breakpoint_id: str, text: str, *, key: str) -> Request:
 
 
 def ending(breakpoint_id: str) -> Request:
-    """Return a request to cancel, which is not repeated because the second one would fail: it has already ended."""
+    """Return a request to cancel a breakpoint. It is not repeated, because the breakpoint would already have ended."""
     return Request(method="POST", path=address(breakpoint_id, "cancel"), repeatable=False)
 
 
 def retrying(delivery_id: str) -> Request:
-    """Return a request to retry a dead delivery, which is not repeated because it would then no longer be dead."""
+    """Return a request to retry a dead delivery. It is not repeated, because the delivery would no longer be dead."""
     return Request(method="POST", path=delivery_address(delivery_id, "retry"), repeatable=False)
 
 
@@ -485,7 +485,7 @@ def opened(question: Question, asking: Asking) -> tuple[str | None, Asking]:
         raise InvalidRequest(msg)
     refuse_unknown_fields([*question], BY_WIRE, where="")
     named: dict[str, Any] = {BY_WIRE[key].name: value for key, value in question.items()}
-    # Silently preferring one of two values could ask about something else than intended.
+    # Silently preferring one of two values could ask a different question than intended.
     if twice := next((name for name in asking if name in named), None):
         msg = f"{twice} is set twice: as an argument and in the object."
         raise InvalidRequest(msg)
@@ -669,7 +669,7 @@ def _may_repeat(request: Request, outcome: Outcome) -> bool:
 
 
 def retry_after(outcome: Outcome) -> float:
-    """Return the header's seconds; a date is ignored because it depends on the server's clock."""
+    """Return the seconds in the Retry-After header. A date is ignored, because it depends on the server's clock."""
     text = outcome.headers.get("retry-after", "") if isinstance(outcome, Reply) else ""
     return float(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0.0  # noqa: PLR2004  # a day at most
 

@@ -43,7 +43,7 @@ VARIABLE = "ASSENT_RECEIPT_KEY"
 
 
 class ReceiptKey(Value, frozen=True, kw_only=True):
-    """A public key of a project; receipts signed with a retired key are still valid, with a revoked key never."""
+    """A project's public key. Receipts remain valid if their key is retired, but not if it is revoked."""
 
     key_id: str
     public_key: str
@@ -105,7 +105,7 @@ def refuse_unchecked(environment: Mapping[str, str]) -> None:
 
 
 def trusted(keys: Iterable[ReceiptKey]) -> dict[str, bytes]:
-    """Return the public keys by ID, without revoked ones."""
+    """Return the public keys by ID, without revoked keys."""
     found: dict[str, bytes] = {}
     for key in keys:
         if key.state != "revoked":
@@ -134,7 +134,7 @@ def listing_keys(*, pace: Pace, patience: float) -> Flow[ReceiptKeys]:
 
 
 def fetching_keys(*, pace: Pace, patience: float) -> Flow[Keys]:
-    """Fetch the project's keys from the server, which has to be trusted; `pinned` keys do not require this."""
+    """Fetch the project's keys from the server, which must be trusted. With `pinned` keys, this is not necessary."""
     page = yield from listing_keys(pace=pace, patience=patience)
     return trusted(page.items)
 
@@ -145,7 +145,7 @@ def rotating_key(*, revoke: bool, pace: Pace, patience: float) -> Flow[ReceiptKe
 
 
 def consuming(receipt: Receipt, *, key: str, pace: Pace, patience: float) -> Flow[ReceiptUse]:
-    """Consume a receipt; repeating it with the same idempotency key is the same use, in case a response is lost."""
+    """Consume a receipt. If a response is lost, a repeated request with the same idempotency key is the same use."""
     request = sending("/api/receipts/consume", {"receipt": receipt.body()}, key=key)
     use = yield from performed(request, ReceiptUse, pace=pace, patience=patience)
     told = (use.breakpoint_id, use.nonce)

@@ -63,7 +63,7 @@ def asking(call: ToolCall, terms: Terms) -> Asking:
 
 
 def plain_arguments(arguments: str | Mapping[str, Any] | None) -> Mapping[str, Json] | None:
-    """Return a model's arguments if they are an object in strict JSON, which has only one reading; otherwise None."""
+    """Return a model's arguments if they are an object in strict JSON, which is unambiguous; otherwise None."""
     try:
         # Serialize parsed arguments too, so that both forms pass the same strict parser.
         text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
@@ -74,7 +74,7 @@ def plain_arguments(arguments: str | Mapping[str, Any] | None) -> Mapping[str, J
 
 
 def shown_arguments(arguments: str | Mapping[str, Any] | None) -> Mapping[str, Json]:
-    """Return a model's arguments as shown to reviewers; if they can be read in two ways, as their text."""
+    """Return a model's arguments as shown to reviewers; if they are not strict JSON, show them as text."""
     plain = plain_arguments(arguments)
     return {"text": described(arguments)} if plain is None else plain
 
@@ -95,7 +95,7 @@ def waited(calls: Calls, breakpoint_ids: Sequence[str], *, timeout: float | None
     """Return all statuses once every breakpoint has ended; raise StillWaiting after `timeout` seconds in total."""
     ends = None if timeout is None else calls.pace.now() + timeout
     found: list[Status] = []
-    # Waiting for one after the other takes no longer than all at once, because the server keeps the answers.
+    # Waiting for one after another takes no longer than waiting for all at once: the server keeps the answers.
     for each in breakpoint_ids:
         left = None if ends is None else max(0.0, ends - calls.pace.now())
         found.append((yield from calls.wait(each, timeout=left)))

@@ -51,7 +51,7 @@ class FiringFilters(TypedDict, total=False):
 class TriggerCalls(Caller):
     """The calls for triggers; triggers and sources are identified by ID or name.
 
-    A trigger has the same fields as in assent.yaml: `id`, `on`, `run` and optional ones.
+    A trigger has the same fields as in assent.yaml: `id`, `on`, `run` and optional fields.
     """
 
     def sources(self) -> Flow[Sequence[Source]]:
@@ -141,7 +141,7 @@ class TriggerCalls(Caller):
     ) -> Flow[Sequence[Trial]]:
         """Return what an event, given by its ID or its content, would start, without starting it.
 
-        It is tested against every trigger, the named one, or a draft.
+        The event is tested against every trigger, the named trigger, or a draft.
         """
         body: dict[str, Any] = {"eventId": event} if isinstance(event, str) else {"event": dict(event)}
         against = spelt(draft) if draft is not None else trigger

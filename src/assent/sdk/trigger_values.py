@@ -16,7 +16,7 @@ class Source(Value, frozen=True, kw_only=True):
     origin: str
     refused: int
     silent: bool
-    """Whether the source has sent nothing for longer than it should."""
+    """Whether the source has been silent for longer than expected."""
     created_by: str
     created_at: str
     updated_by: str
@@ -70,7 +70,7 @@ class TriggerBody(Value, frozen=True, kw_only=True):
     max_depth: int | None = None
     agent_id: str | None = None
     enabled: bool | str = True
-    """True, False, or "suspended", in which case its events are queued."""
+    """True, False, or "suspended", in which case events are queued."""
     note: str | None = None
 
     @property
@@ -156,7 +156,7 @@ class TriggerEventPage(Value, frozen=True, kw_only=True):
 
 
 class Firing(Value, frozen=True, kw_only=True):
-    """An event that a trigger matched, and that may start a run."""
+    """A match of a trigger with an event, which may start a run."""
 
     id: str
     event_id: str
@@ -168,7 +168,7 @@ class Firing(Value, frozen=True, kw_only=True):
     created_at: str
     updated_at: str
     gathered: list[str] = msgspec.field(default_factory=list[str])
-    """Earlier events that are combined with it; `beyond` counts those that are not listed."""
+    """Earlier events that were merged into this firing; `beyond` counts those that are not listed."""
     beyond: int = 0
     because: str | None = None
     breakpoint_id: str | None = None

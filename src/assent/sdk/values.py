@@ -115,7 +115,7 @@ class Breakpoint(Summary, frozen=True, kw_only=True):
     agent_id_claimed: bool | None = None
     """Whether the agent's ID is only claimed by the agent itself."""
     pending_answers: list[dict[str, Any]] | None = None
-    """Answers in their undo window."""
+    """Answers that can still be undone."""
     result: BreakpointResult | None = None
     ttl_seconds: int | None = None
     callback_url: str | None = None
@@ -221,9 +221,9 @@ class Rule(Value, frozen=True, kw_only=True):
     expires_at: str | None = None
     removed_at: str | None = None
     problem: str | None = None
-    """Why the rule cannot be read, if it cannot."""
+    """Why the rule cannot be read, or None if it can."""
     warnings: list[str] | None = None
-    """Warnings about what else the rule would approve; only present if a single rule is written or shown."""
+    """Warnings about what else the rule would approve; present only when a single rule is written or shown."""
 
 
 class Rules(Value, frozen=True, kw_only=True):
@@ -303,7 +303,7 @@ class AgentStreak(Value, frozen=True, kw_only=True):
 
 
 class GateSummary(Value, frozen=True, kw_only=True):
-    """The statistics of a gate; `complete` is false if only its newest `counted_at_most` were counted."""
+    """The statistics of a gate; `complete` is false if only its newest `counted_at_most` breakpoints were counted."""
 
     gate: str
     asked: int

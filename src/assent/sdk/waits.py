@@ -108,7 +108,7 @@ def waiting(
         if watch.over():
             msg = f"Timed out after {timeout:g} s; {breakpoint_id} is still waiting."
             raise StillWaiting(msg, breakpointId=breakpoint_id)
-        # After the check of the timeout, so that a wait that is over does not pause first.
+        # Pause only after checking the timeout, so that a wait that is over returns immediately.
         if pause is not None:
             yield pause
 
@@ -140,11 +140,11 @@ class _Watch:
         # Comments and votes also end a long poll. Before the first response, news cannot be recognized.
         news = self._seen is not None and self.is_news(status) and "retry-after" not in reply.headers
         self._seen = status.updated_at
-        # The server held the request, so the next one can follow without a pause.
+        # The server held the request, so the next request can follow without a pause.
         if asked_for and self._heard - self._asked >= asked_for / 2:
             self._failures = self._quick = 0
             return None
-        # After too many in a row, it is not news: the server's timestamp changes with every request.
+        # Too many early responses in a row are not news: the timestamp must be changing with every request.
         self._quick += 1
         if (news or not asked_for) and self._quick <= QUICK_ANSWERS:
             return None
@@ -167,7 +167,7 @@ class _Watch:
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """Open a stream and leave it open; a successful reply without a body confirms that it is."""
+    """Open a stream and leave it open; a successful reply without a body confirms that it is open."""
 
     request: Request
 
@@ -198,7 +198,7 @@ def following(breakpoint_id: str, *, after: int, pace: Pace, patience: float) ->
             return
         over = False
         if last == after and why == _QUIET:
-            # A node that is stopping ends its streams, but so does one that has no more events to send.
+            # A node that is stopping ends its streams, but so does a node that has no more events to send.
             over = yield from _ended(breakpoint_id, tries)
         after = last
         yield tries.pause(why)

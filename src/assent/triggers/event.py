@@ -1,4 +1,4 @@
-"""Trigger events, as received from their source and as visible to patterns and templates."""
+"""Trigger events as received from their source and as seen by patterns and templates."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -44,7 +44,7 @@ class EventState(StrEnum):
     MATCHED = "matched"
     UNMATCHED = "unmatched"
     FAILED = "failed"
-    """The triggers could not be evaluated. The event is retried manually, or when its sender delivers it again."""
+    """The triggers could not be evaluated. To retry, replay the event or have the sender deliver it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +65,11 @@ class Arrived:
     trust: Trust = Trust.UNTRUSTED
     delivery_id: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Only headers on the allowlist of the source kind, and never credentials or signatures."""
+    """Only headers on the source kind's allowlist, which never includes credentials or signatures."""
     marks: tuple[str, ...] = ()
     """The IDs of the runs whose marks the event contains. In a stored event, the run that caused it comes first."""
     window: int | None = None
-    """How long the key deduplicates, in microseconds. None means as long as the event is stored."""
+    """How long the key is used for deduplication, in microseconds. None means as long as the event is stored."""
 
     @property
     def mark(self) -> str | None:
@@ -112,7 +112,7 @@ def seen(event: TriggerEvent) -> dict[str, Json]:
     """Return the fields that patterns and templates can use."""
     arrived = event.arrived
     return {
-        # First, so that a forged view cannot replace the fields below.
+        # Listed first, so that a forged view cannot replace the fields below.
         **arrived.view,
         "source": event.source,
         "type": arrived.type,

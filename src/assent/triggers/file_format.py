@@ -124,7 +124,7 @@ def _process(value: Json) -> str:
     if found is None:
         raise InvalidRequest.at("/run", "must be a process name")
     path = str(value).endswith(".py")
-    # A file's process is named after the file in this form, whereas other names are used unchanged.
+    # Convert a path to the name that its file gives the process. Other names are used unchanged.
     return found[1].lower().replace("_", "-") if path else found[1]
 
 
@@ -148,7 +148,7 @@ def _debounce(value: Json, pointer: str) -> Debounce:
 
 
 def _most(quiet: float) -> float:
-    """Return ten times `quiet`, limited to the longest valid duration, because stored triggers are parsed again."""
+    """Return ten times `quiet`, capped at the longest duration that is still valid when a stored trigger is parsed."""
     return min(quiet * 10, LONGEST_WAIT)
 
 
@@ -182,12 +182,12 @@ def _hold(value: Json, pointer: str) -> Hold | None:
 
 
 def _when(value: Json, pointer: str) -> str:
-    """Parse a pattern; a condition alone, such as trust = 'untrusted', applies to events of every type."""
+    """Parse a pattern. A condition on its own, such as trust = 'untrusted', applies to events of every type."""
     if isinstance(value, str):
         try:
             return parse(f"*({value.strip()})", EVENT_ATTRIBUTES).source
         except PatternError as error:
-            # As an event type, this condition would never match, and approval would never be requested.
+            # Parsed as an event type, the condition would never match, and approval would never be requested.
             if _CONDITION.search(value.partition("(")[0].strip()):
                 raise InvalidRequest.at(pointer, error.message) from error
     return _pattern(value, pointer)

@@ -1,4 +1,4 @@
-"""Triggers: which events start which runs, limits, and why a trigger matched or did not match."""
+"""Triggers: which events start which runs, with what limits, and why a trigger did or did not match."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from assent.triggers.event import EVENT_ATTRIBUTES, TriggerEvent, seen, subject_
 from assent.triggers.templates import fill, spelt
 
 MAX_DEPTH = 3
-"""The maximum number of runs that led to an event before a trigger treats it as a loop."""
+"""The maximum number of runs in the chain that leads to an event. A longer chain is treated as a loop."""
 LONGEST_SHOWN = 500
 LONGEST_KEY = 500
 UNVERIFIED = "none"
@@ -34,12 +34,12 @@ class WhenFull(StrEnum):
     REPLACE = "replace"
     """The newest firing replaces those in the queue."""
     CANCEL = "cancel"
-    """The newest firing starts, and the current runs are cancelled."""
+    """The oldest runs are cancelled until the newest firing can start."""
 
 
 class FiringState(StrEnum):
     HELD = "held"
-    """Waiting for a debounce to end, an approval, a suspended trigger, a free slot or a retry."""
+    """Waiting for a debounce to end, an approval, the trigger to be resumed, a free slot or a retry."""
     STARTED = "started"
     SKIPPED = "skipped"
     DEAD = "dead"
@@ -67,9 +67,9 @@ class Because(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Debounce:
     quiet: float
-    """Seconds without another event of the same key before the run starts."""
+    """Seconds without another event with the same key before the run starts."""
     most: float
-    """Seconds after the first event at which the run starts regardless."""
+    """Seconds after the first event at which the run starts even if events continue to arrive."""
     key: str = ""
 
 
@@ -94,12 +94,12 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """Suspends the trigger after more than `limit` firings in `within` seconds, and asks reviewers."""
+    """Suspends the trigger after more than `limit` firings in `within` seconds, and asks whether to resume it."""
 
     limit: int = 100
     within: float = 60
     echoes: int = 20
-    """Also suspends the trigger after this many consecutive firings caused by the previous run; 0 disables this."""
+    """Also suspends the trigger after this many consecutive firings caused by its own runs; 0 disables this check."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +140,7 @@ def read(pattern: str) -> Pattern:
 
 
 def trace(trigger: Trigger, event: TriggerEvent) -> Trace:
-    """Evaluate one trigger for an event. The findings contain every predicate with the actual value."""
+    """Evaluate a trigger for an event. The findings list each predicate with the actual value."""
     try:
         pattern = read(trigger.on)
     except PatternError as error:
@@ -170,7 +170,7 @@ def _short(value: Json) -> Json:
 
 
 def inputs_of(trigger: Trigger, event: TriggerEvent, others: Sequence[TriggerEvent] = ()) -> dict[str, Json]:
-    """Return the run's inputs: the filled templates, and the whole event with its trust level.
+    """Return the run's inputs: the filled-in templates, and the complete event with its trust level.
 
     `others` are earlier events that were merged into this one by debouncing.
     """
@@ -186,12 +186,12 @@ def _whole(event: TriggerEvent) -> dict[str, Json]:
 
 
 def key_of(template: str | None, event: TriggerEvent) -> str:
-    """Fill in the template of a key. Fields that are missing from the event are empty."""
+    """Fill in a key template. Fields that the event lacks become empty strings."""
     return _kept(spelt(template, seen(event))[0]) if template else ""
 
 
 def once_of(trigger: Trigger, event: TriggerEvent) -> str | None:
-    """Return the key for which a trigger fires only once, or None if it has no key or the event lacks part of it.
+    """Return the `once` key, or None if the trigger has no such key or the event lacks one of its values.
 
     An event that is replayed for a specific trigger always fires that trigger.
     """
@@ -202,14 +202,14 @@ def once_of(trigger: Trigger, event: TriggerEvent) -> str | None:
 
 
 def _kept(key: str) -> str:
-    """Return a key that can be stored. A long key ends with a hash of the whole key, so that different keys stay
-    distinct.
+    """Return a key that can be stored. A long key is shortened and ends with a hash of the full key, so that
+    different keys stay distinct.
     """
     # Databases reject NUL and lone surrogates.
     clean = key.encode(errors="replace").decode().replace("\x00", "\ufffd")
     if len(key) <= LONGEST_KEY:
         return clean
-    # Hash the original key, because the cleaned one may be equal for different keys.
+    # Hash the original key, because different keys may be identical after cleaning.
     whole = sha256(key.encode(errors="surrogatepass"))
     return f"{clean[: LONGEST_KEY - len(whole) - 1]}#{whole}"
 
@@ -223,13 +223,13 @@ def asked_of(trigger: Trigger, event: TriggerEvent, *, version: str, agent_id: s
 
 
 def holds(trigger: Trigger, event: TriggerEvent) -> bool:
-    """Return whether an approval is required, as for unverified events and for conditions whose result is unknown."""
+    """Return whether approval is required, which is always the case for unverified events and unknown results."""
     if event.arrived.verified == UNVERIFIED:
         return True
     if trigger.hold is None:
         return False
     try:
-        # An unknown result holds the run: without the value, the condition cannot rule out an approval.
+        # Hold the run if the result is unknown, because approval might be required.
         return match(read(trigger.hold.when), subject_of(event)) is not False
     except PatternError:
         return True

@@ -13,7 +13,7 @@ _STRONG = r"(?:password|passwd|passphrase|secret|private[-_ ]?key|credential)"
 _WEAK = r"(?:token|api[-_ ]?key|access[-_ ]?key|account[-_ ]?key|authorization|cookie)"
 _NAMED = rf"(?:{_STRONG[3:-1]}|{_WEAK[3:-1]})"
 _SHORT = r"(?:pwd|pass)"
-"""Indicates a secret only as a separate word, as in `dbPass` but not in `bypass`."""
+"""These indicate a secret only as separate words: in `dbPass`, but not in `bypass`."""
 _KEY = re.compile(rf"{_NAMED}s?$|(?:^|[^a-z]){_SHORT}$", re.IGNORECASE)
 _STRONG_KEY = re.compile(rf"{_STRONG}s?$|(?:^|[^a-z]){_SHORT}$", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -44,7 +44,7 @@ _TEXTS: Sequence[tuple[str, str]] = (
         ),
         r"\1",
     ),
-    # Assignments inside a text, such as password="…", password=… and "token": "…".
+    # Assignments in text, such as password="…", password=… and "token": "…".
     (rf"(?i:({_ASSIGNED}[\"'])(?!bearer\s|basic\s))[^'\"\n]{{4,}}(?=['\"])", r"\1"),
     (rf"(?i:({_ASSIGNED}[\"']?)(?!bearer\s|basic\s|token\s|api-?key\s|\[))[^\s&'\",;}}]{{4,}}", r"\1"),
 )
@@ -66,7 +66,7 @@ _PAIRS = (("name", "value"), ("key", "value"))
 class Redactor:
     """Redacts secrets in JSON: the values of keys that indicate a secret, and text that matches a pattern.
 
-    The first group of a pattern, if it has one, is kept, so that readers can tell what was redacted.
+    A pattern's first group, if any, is kept so that readers can tell what was redacted.
     """
 
     def __init__(self, patterns: Sequence[str] = ()) -> None:
@@ -81,7 +81,7 @@ class Redactor:
     def suspects(self, text: str) -> bool:
         """Return whether text or JSON might contain a secret, according to the built-in patterns.
 
-        Most text does not contain any, and searching for plain words is many times faster than the patterns.
+        Most text contains none, and searching for plain words is many times faster than matching the patterns.
         """
         if "@" in text and _PASSWORD_IN_ADDRESS.search(text) is not None:
             return True
@@ -131,7 +131,7 @@ def names_secret(key: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _names_nothing_else(key: str) -> bool:
-    """Return whether a key's value is a secret of any type; the value of `token` may be a count or a list of scopes."""
+    """Return whether a key's value is a secret regardless of its type. `token`, by contrast, may hold a count."""
     return _STRONG_KEY.search(_CAMEL.sub("_", key)) is not None
 
 

@@ -22,7 +22,7 @@ class Watcher(Protocol):
     """A source on this machine that Assent watches for events."""
 
     async def watch(self, desk: "WatchDesk") -> None:
-        """Run until cancelled. If it cannot continue, raise OSError or ValueError with a message for people."""
+        """Run until cancelled. If it cannot continue, raise OSError or ValueError with a user-facing message."""
         ...
 
 
@@ -32,7 +32,7 @@ class WatchDesk(Protocol):
     source_id: str
 
     async def watching(self) -> None:
-        """Report that the source is watching and no longer misses events, which clears an earlier problem."""
+        """Report that the source is being watched and no longer misses events. This clears any earlier problem."""
         ...
 
     async def tell(self, arrived: Sequence[Arrived], memory: object = None) -> None:
@@ -47,7 +47,7 @@ class WatchDesk(Protocol):
         ...
 
     async def written_by(self, paths: Sequence[str]) -> Mapping[str, str]:
-        """Map paths to the runs that declared that they write them."""
+        """Map each path to the run that declared that it writes this path."""
         ...
 
     def now(self) -> int: ...

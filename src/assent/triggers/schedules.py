@@ -21,10 +21,10 @@ FIELDS = 5
 DAY = 24 * 3600 * SECOND
 MAX_AGE = "7d"
 MOST_TICKS = 1_000
-"""The maximum number of missed times to catch up; the newest ones are used."""
+"""The maximum number of missed ticks to catch up on. The newest ticks are used."""
 LONGEST_JITTER = 24 * 3600
 ON_TIME = 60 * SECOND
-"""A tick that is later than this counts as missed, because no node was running."""
+"""A tick that is delayed by more than this counts as missed, because no node was running."""
 LONGEST = 200
 SHORT = {
     "@hourly": "0 * * * *",
@@ -58,7 +58,7 @@ class Schedule:
     """Maximum age of a missed time in microseconds; used only for `all`."""
 
     def after(self, at: int) -> Iterator[int]:
-        """Yield the scheduled times after this one, in order and without duplicates when clocks change."""
+        """Yield the scheduled times after `at`, in order and without duplicates when the clocks change."""
         last = at
         for moment in CronSim(self.cron, _moment(at, self.zone)):
             found = _instant(moment)
@@ -154,7 +154,7 @@ def tick_at(schedule: Schedule, instant: int, source_id: str) -> int:
 
 
 def first_at(schedule: Schedule, now: int, source_id: str) -> int | None:
-    """Return the first tick of a schedule that starts now. Earlier times are not caught up."""
+    """Return the first tick of a schedule that starts now, ignoring earlier times."""
     instant = next(schedule.after(now), None)
     return None if instant is None else tick_at(schedule, instant, source_id)
 
@@ -166,7 +166,7 @@ def due(schedule: Schedule, next_at: int, now: int, source_id: str) -> Due:
         return Due((), first_at(schedule, now, source_id))
     oldest = first
     if schedule.missed is Missed.ALL:
-        # A tick can be later than its scheduled time by the jitter, and a tick that is on time always fires.
+        # Jitter can delay a tick past its scheduled time, and a tick that is on time always fires.
         longest = max(schedule.max_age, ON_TIME) + schedule.jitter * SECOND
         oldest = min(max(first, now - longest), now)
     found = [(each, tick_at(schedule, each, source_id)) for each in _newest(schedule, oldest, now, most=MOST_TICKS + 1)]
@@ -176,7 +176,7 @@ def due(schedule: Schedule, next_at: int, now: int, source_id: str) -> Due:
 
 
 def _told(schedule: Schedule, ages: Mapping[int, int]) -> tuple[int, ...]:
-    """Return the due times. Each age is the time since the tick, so it excludes jitter."""
+    """Return the scheduled times to fire. Ages are measured from the ticks, so they exclude jitter."""
     on_time = [each for each, age in ages.items() if age <= ON_TIME]
     if schedule.missed is Missed.SKIP or len(on_time) == len(ages):
         return tuple(on_time)
@@ -186,13 +186,13 @@ def _told(schedule: Schedule, ages: Mapping[int, int]) -> tuple[int, ...]:
 
 
 def _instant_of(schedule: Schedule, next_at: int) -> int | None:
-    """Return the scheduled time that fires at `next_at`, which is the last one that is not later."""
+    """Return the scheduled time that fires at `next_at`: the last scheduled time that is not after it."""
     window = takewhile(lambda each: each <= next_at, schedule.after(next_at - schedule.jitter * SECOND - 1))
     return max(window, default=None)
 
 
 def _newest(schedule: Schedule, since: int, until: int, *, most: int) -> list[int]:
-    """Return the newest scheduled times in this range (inclusive); a long gap does not take longer than a short one."""
+    """Return the newest scheduled times in this inclusive range without iterating over all of a long range."""
     length = 3600 * SECOND
     while True:
         # Start with the last hour and double the range until it contains enough times.

@@ -1,4 +1,4 @@
-"""Templates: `{{ event.repo }}` inserts a value from an event. Without logic, event content is never executed."""
+"""Templates: `{{ event.repo }}` inserts a value from an event. Templates never execute event content."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from assent.core.errors import InvalidRequest
 from assent.core.patterns.expressions import Attributes, Kind
 
 LONGEST = 4_000
-"""Maximum length of a text inserted from an event."""
+"""Maximum length of a string inserted from an event."""
 _HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _PATH = re.compile(r"\s*event((?:\.[A-Za-z_][\w-]*|\[\d{1,4}\])+)\s*", re.ASCII)
 _STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\[(\d+)\]", re.ASCII)
@@ -25,7 +25,7 @@ class Hole:
 
 
 def holes(text: str, attributes: Attributes) -> list[Hole]:
-    """Return the placeholders in a text, or raise ValueError with the reason if one is invalid."""
+    """Return the placeholders in a template, or raise ValueError with the reason if one is invalid."""
     around = _HOLE.split(text)[::2]
     if any("{{" in part or "}}" in part for part in around):
         msg = "has an unmatched {{ or }}"
@@ -65,7 +65,7 @@ def check(value: Json, attributes: Attributes, pointer: str) -> None:
 
 
 def fill(value: Json, seen: Mapping[str, Any]) -> Json:
-    """Fill in templates anywhere in a value. Text that is only a placeholder becomes a value of the original type."""
+    """Fill in templates anywhere in a value. A string that is a single placeholder becomes a value of any type."""
     if isinstance(value, str):
         return _filled(value, seen)
     if is_object(value):
@@ -76,7 +76,7 @@ def fill(value: Json, seen: Mapping[str, Any]) -> Json:
 
 
 def gaps(text: str, seen: Mapping[str, Any]) -> list[str]:
-    """Return the paths in a text for which this event has no value."""
+    """Return the paths in a template for which this event has no value."""
     found = [inside.strip() for inside in _HOLE.findall(text)]
     return [each for each in found if _at(_path(each), seen) in (None, "", [], {})]
 

@@ -18,7 +18,7 @@ def _parts(pattern: str) -> tuple[Pattern, Sequence[Part]]:
 
 @lru_cache(maxsize=8192)
 def _missed(trigger: str, glob: str, kind: str) -> dict[str, Any]:
-    """Return the trace for an event of a different type, without the rest of the pattern to save space."""
+    """Return the trace for an event of a different type, omitting the rest of the pattern to save space."""
     return told(Trace(trigger, matched=False, findings=(Finding(glob, kind, held=False),)))
 
 
@@ -29,7 +29,7 @@ def looked(trigger: Trigger, subject: Subject) -> dict[str, Any]:
     try:
         pattern, asked = _parts(trigger.on)
     except PatternError as error:
-        problem = error.message if trigger.on else f"Its pattern is no longer valid: {trigger.note}"
+        problem = error.message if trigger.on else f"The trigger's pattern is no longer valid: {trigger.note}"
         return told(Trace(trigger.name, matched=False, findings=(), problem=problem))
     if not pattern.glob.matches(subject.name):
         # Most triggers do not match the type of an event, so this result is cached.

@@ -37,7 +37,7 @@ DONE = {
     "placed": "Legal hold placed.",
     "lifted": "Legal hold lifted.",
     "on": "Enabled.",
-    "off": "Disabled. Nothing is sent through it until you enable it again.",
+    "off": "Disabled. Nothing is sent through this channel until you enable it again.",
     "linked": "Account linked.",
     "unlinked": "Account unlinked.",
     "moved": "Moved.",
@@ -102,7 +102,7 @@ def number(form: Mapping[str, str], name: str) -> int | None:
     typed = text(form, name)
     if typed is None:
         return None
-    if not (typed.isascii() and typed.isdigit() and len(typed) < 12):  # noqa: PLR2004  # exceeds every limit of the API
+    if not (typed.isascii() and typed.isdigit() and len(typed) < 12):  # noqa: PLR2004  # valid numbers are shorter
         raise InvalidRequest.at(f"/{name}", "must be a whole number")
     return int(typed)
 
@@ -134,5 +134,5 @@ def question_page(visit: Visit, question: Question) -> Response:
 
 
 def secret_page(visit: Visit, *, title: str, secret: str, hints: Sequence[str], back: str) -> Response:
-    """Show a secret in the response, which is not cached; the secret is not stored and cannot be shown again."""
+    """Show a secret once, in a response that is not cached; the secret is not stored."""
     return page("admin_secret.html", visit=visit, title=title, secret=secret, hints=hints, back=back)

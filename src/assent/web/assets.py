@@ -1,4 +1,4 @@
-"""Serves the style sheet, ES modules and images under a URL with a hash that changes with any of them."""
+"""Serves the style sheet, ES modules and images under URLs with a hash that changes when any of the files changes."""
 
 import gzip
 import hashlib
@@ -52,7 +52,7 @@ def _joined(found: dict[str, bytes]) -> dict[str, bytes]:
 
 
 class Assets:
-    """All files in static/, read once; modules import each other by relative paths."""
+    """All files in static/. Modules import each other by relative path, so all of them share the hash in the URL."""
 
     def __init__(self) -> None:
         # Read only once, so that the content always matches the hash in its URL.
@@ -66,7 +66,7 @@ class Assets:
         }
 
     def url(self, name: str) -> str:
-        """Return the URL of a file; raise KeyError for an unknown one, so that the page fails to render."""
+        """Return the URL of a file; raise KeyError if the file does not exist, so that the page fails to render."""
         if name not in self._found:
             raise KeyError(name)
         return f"/static/{self.digest}/{name}"

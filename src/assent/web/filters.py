@@ -23,8 +23,8 @@ TONES = 8
 """Number of avatar colors; the style sheet calls them `tone-0` and so on."""
 _WORD = re.compile(r"[^\W_]+")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Imported template macros do not see the page's variables, so the time zone is a context variable.
-_zone: ContextVar[tzinfo] = ContextVar("time zone of the page that is rendered", default=UTC)
+# Imported template macros cannot see the page's variables, so the time zone is a context variable.
+_zone: ContextVar[tzinfo] = ContextVar("time zone of the page being rendered", default=UTC)
 
 
 def pretty(value: object) -> str:
@@ -33,7 +33,7 @@ def pretty(value: object) -> str:
 
 @contextmanager
 def times_in(name: str | None) -> Generator[None, None, None]:
-    """Format times in this time zone; in UTC if it is missing or unknown."""
+    """Format times in this time zone, or in UTC if it is missing or unknown."""
     try:
         zone = ZoneInfo(name) if name else UTC
     except (OSError, ValueError, KeyError):
@@ -56,7 +56,7 @@ def exact(at: int) -> str:
 
 
 def relative(at: int, now: int) -> str:
-    """Format the distance between a time and now with one unit."""
+    """Format the difference between a time and now in a single unit, such as `5 min ago`."""
     # static/times.js formats times in the same way, so that they do not change when the scripts start.
     seconds = abs(at - now) // SECOND
     if at <= now and seconds < JUST_NOW:
@@ -89,7 +89,7 @@ def initials(name: str) -> str:
 
 
 def tone(name: str) -> int:
-    """Return the number of a name's color, which is the same on every page and server."""
+    """Return the color number for a name; it is the same on every page and server."""
     # Not hash(), whose results for strings differ between processes.
     return zlib.crc32(name.encode()) % TONES
 

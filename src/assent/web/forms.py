@@ -1,6 +1,6 @@
 """Converts a breakpoint's flat JSON Schema to HTML inputs, and submitted inputs to JSON values.
 
-Inputs are identified by position, so that no name contains text by an agent.
+Inputs are named by position, so that their names never contain text from an agent.
 """
 
 import json
@@ -77,7 +77,7 @@ def _default(field: Mapping[str, Any]) -> str:
         return TRUE if value else FALSE
     if not isinstance(value, (str, int, float)):
         return ""
-    # People must not submit a default that they could not see completely.
+    # People must not submit a default value that they cannot see in full.
     return str(value) if visible(value) == str(value) else ""
 
 
@@ -104,7 +104,7 @@ def _shown(value: Json) -> str:
 
 
 def answers(form: Mapping[str, Any], typed: Mapping[str, str]) -> dict[str, Json]:
-    """Return the submitted values with the types that the form requires, without empty fields."""
+    """Convert the submitted values to the types that the form requires; omit empty fields."""
     found: dict[str, Json] = {}
     for n, (name, field) in enumerate(form["properties"].items()):
         text = typed.get(f"field-{n}", "")
@@ -162,7 +162,7 @@ def typed_again(payload: Mapping[str, Any], answer: Answer) -> dict[str, str]:
 
 
 def filled_in(payload: Mapping[str, Any], typed: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the answers and edited arguments in a form as text with labels, without validation."""
+    """Return a form's answers and edited arguments as labeled text, without validating them."""
     asked = {each.id: each for each in (inputs(payload["form"], {}) if payload.get("form") else ())}
     before = {each.id: each for each in edits(payload, {})}
     found: list[tuple[str, str]] = []
@@ -172,7 +172,7 @@ def filled_in(payload: Mapping[str, Any], typed: Mapping[str, str]) -> list[tupl
             found.append((each.label, _choice(each.choices, text) if each.control == "choice" else text))
         elif name in before:
             found += [] if _same(before[name].value, text, before[name].control) else [(before[name].name, text)]
-        elif name.startswith(("field-", "edit-")):  # the form's question was purged
+        elif name.startswith(("field-", "edit-")):  # the breakpoint's content was purged
             found.append(("Answer", text))
     return found
 
@@ -202,7 +202,7 @@ def edits(payload: Mapping[str, Any], typed: Mapping[str, str]) -> list[Edit]:
 
 
 def edited(payload: Mapping[str, Any], typed: Mapping[str, str]) -> dict[str, Json] | None:
-    """Return the edited arguments, or None."""
+    """Return the edited arguments, or None if nothing was edited."""
     found: dict[str, Json] = {}
     for before, after in zip(edits(payload, {}), edits(payload, typed), strict=True):
         if _same(before.value, after.value, after.control):
@@ -259,7 +259,7 @@ def _edit_text(control: str, value: Json) -> str:
 def _same(before: str, after: str, control: str) -> bool:
     if control == "text":
         return before.replace("\r\n", "\n") == after.replace("\r\n", "\n")
-    # An empty field counts as unchanged, because only text can be empty.
+    # An empty field counts as unchanged, because only text arguments can be empty.
     return not after.strip() or after.strip() == before
 
 

@@ -7,7 +7,7 @@ from assent.web.site import Signed, Visit
 
 
 def reading(endpoint: Signed) -> Signed:
-    """Require the permission to read as a person, which agents do not have."""
+    """Require the read permission that people have and agents do not."""
     return _with(Permission.READ_PEOPLE, endpoint)
 
 
@@ -28,6 +28,6 @@ def _with(permission: Permission, endpoint: Signed) -> Signed:
         visit.who.require(permission)
         return await endpoint(visit)
 
-    # `route` uses the name of the endpoint as the name of the route.
+    # `route` names the route after the endpoint.
     checked_first.__name__ = endpoint.__name__
     return checked_first

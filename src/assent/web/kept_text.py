@@ -1,4 +1,4 @@
-"""Keeps the text of a form that was not accepted, to show it again after signing in or on the error page."""
+"""Keeps text from a form that was not accepted, and shows it again on the error page or after sign-in."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,9 +12,9 @@ from assent.core.secrets import is_mark_of, person_mark
 from assent.http.sessions import form_of
 
 MAX_KEPT_BYTES = 128 * 1024
-"""Maximum size of a kept form in bytes of HTML: a comment of 20,000 escaped characters, and answers.
+"""Maximum size of a kept form in bytes of HTML: enough for a comment of 20,000 escaped characters and for answers.
 
-Clients that are not signed in also receive these pages, which contain each text up to three times.
+A page contains each text up to three times, and is sent even to clients that are not signed in.
 """
 MAX_BODY_BYTES = 3 * MAX_KEPT_BYTES
 """The size of the largest kept form if all bytes are percent-encoded; longer requests are not parsed."""
@@ -33,28 +33,28 @@ LABELS = {
     "inputs": "Inputs",
     "name": "Name",
 }
-"""Fields with text by people, which is shown with these labels if the page does not have a form for it."""
+"""Fields with text written by people; if the page has no form for the text, it is shown with these labels."""
 _ANSWERS = ("field-", "edit-")
 _NEVER = frozenset({"csrf", OWNER, "password", "username", "old", "new", "again"})
-# A path on this server; a second slash would make it the URL of another server.
+# A path on this server; a second leading slash would make it the URL of another server.
 _PATH = re.compile(r"/[0-9a-z][!-\[\]-~]{0,1999}")
 
 
 class TooLongError(Exception):
-    """A form has more text than is kept for clients that are not signed in."""
+    """The form contains more text than the server keeps for clients that are not signed in."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A form that was not accepted: its action and fields, without CSRF token and passwords.
+    """A form that was not accepted: its action and fields, without the CSRF token and passwords.
 
-    It is always submitted without a CSRF token, so the server only shows it again.
+    Because it is submitted again without a CSRF token, the server only shows it again and does not process it.
     """
 
     action: str
     fields: Mapping[str, str]
     owner: str
-    """The person mark of the person who opened the form."""
+    """The mark of the person who opened the form."""
 
     def is_of(self, person_id: str | None) -> bool:
         return person_id is not None and is_mark_of(self.owner, person_id)
@@ -65,7 +65,7 @@ class Kept:
 
     @property
     def carried(self) -> Mapping[str, str]:
-        """The hidden fields of the sign-in form."""
+        """The hidden fields that store this form in the sign-in form."""
         return {ACTION: self.action, OWNER: self.owner} | {PREFIX + name: value for name, value in self.fields.items()}
 
 
@@ -87,7 +87,7 @@ def owner_of(form: Mapping[str, str]) -> str:
 async def from_request(request: Request, *, whole: bool) -> Kept | None:
     """Return a form that was submitted without a session, or None if it does not contain text.
 
-    If its page can be filled in again (`whole`), all fields are kept, otherwise only text to copy.
+    If the page can show the form again (`whole`), keep all fields; otherwise, keep only text to copy.
     """
     if len(await request.body()) > MAX_BODY_BYTES:
         raise TooLongError
@@ -98,7 +98,7 @@ async def from_request(request: Request, *, whole: bool) -> Kept | None:
 
 
 def from_sign_in(form: Mapping[str, str]) -> Kept | None:
-    """Return the form that is kept in a sign-in form; None if it is too long, because our page did not create it."""
+    """Return the form kept in a sign-in form, or None if it is too long and thus did not come from our page."""
     fields = {name.removeprefix(PREFIX): value for name, value in form.items() if name.startswith(PREFIX)}
     try:
         return _kept(form.get(ACTION, ""), fields, form.get(OWNER, ""))
@@ -113,7 +113,7 @@ def _kept(action: str, form: Mapping[str, str], owner: str) -> Kept | None:
         return None
     room = MAX_KEPT_BYTES
     for text in (*fields, *fields.values(), owner):
-        # Text that is too long without escaping does not have to be escaped.
+        # Text that is already too long before escaping does not have to be escaped.
         room -= len(text) if len(text) > room else len(escape(text).encode())
         if room < 0:
             raise TooLongError

@@ -1,11 +1,11 @@
-"""The keyboard shortcuts, for the key bindings, the help, the palette and the hints on buttons."""
+"""Keyboard shortcuts, used by the key bindings, the help dialog, the palette and the hints on buttons."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A keyboard shortcut: the `data-action` in the pages, the keys and a description."""
+    """A keyboard shortcut: its `data-action` in the pages, its keys and a description."""
 
     action: str
     keys: str

@@ -1,4 +1,4 @@
-"""Pages outside features: explanations of error codes, static files, and the entry to the admin pages."""
+"""Pages that do not belong to a feature: error code explanations, static files, and the entry to the admin pages."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -22,7 +22,7 @@ def admin_page(site: Site) -> list[Route]:
 
 
 def error_classes(root: type[AssentError] = AssentError) -> dict[str, type[AssentError]]:
-    """Return every server error by its code, without the subclasses in the SDK."""
+    """Return all server errors by code, excluding the subclasses in the SDK."""
     children = [child for child in root.__subclasses__() if child.__module__ == AssentError.__module__]
     found = {each.code: each for child in children for each in error_classes(child).values()}
     return {root.code: root} | found
@@ -39,7 +39,7 @@ async def problem(_: Site, request: Request) -> Response:
 
 
 def explanation(error: type[AssentError]) -> str:
-    """Return the description of an error in the docstring of the errors module."""
+    """Return an error's description from the docstring of the errors module."""
     for line in (errors.__doc__ or "").splitlines():
         name, _, text = line.strip("│├└─ ").partition(" ")
         if name == error.__name__:

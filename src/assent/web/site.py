@@ -68,7 +68,7 @@ _FILTERS: dict[str, Any] = {
 
 
 def _environment() -> Environment:
-    # StrictUndefined: a misspelled name must fail the page instead of rendering as nothing.
+    # StrictUndefined: a misspelled name must cause an error instead of rendering as nothing.
     environment = Environment(
         loader=PackageLoader("assent.web"),
         autoescape=True,
@@ -114,7 +114,7 @@ def page(template: str, *, status: int = 200, visit: "Visit | None" = None, **va
 
 
 async def large_page(template: str, **values: Any) -> Response:  # noqa: ANN401
-    """Render a page in a thread, because an agent's content can have several megabytes."""
+    """Render a page in a thread, because an agent's content can be several megabytes long."""
     return await asyncio.to_thread(partial(page, template, **values))
 
 
@@ -125,7 +125,7 @@ def redirect(path: str) -> Response:
 def message_page(
     title: str, *texts: str, status: int, visit: "Visit | None" = None, headers: Mapping[str, str] | None = None
 ) -> Response:
-    # A script inserts the message into a page, so it gets only the body.
+    # A script inserts the message into a page that is already open, so send only the body.
     template = "message_body.html" if visit is not None and visit.region else "message.html"
     typed = kept.texts(visit.form) if visit is not None else ()
     response = page(template, status=status, visit=visit, title=title, texts=texts, typed=typed)
@@ -140,12 +140,12 @@ def error_page(error: AssentError, visit: "Visit | None" = None) -> Response:
 
 
 def wants_page(request: Request) -> bool:
-    """Whether to show an error as a page, because the client is a browser that requested a page."""
+    """Return whether the client is a browser that requested a page, so that errors are shown as pages too."""
     return not request.url.path.startswith("/api/") and "text/html" in request.headers.get("accept", "")
 
 
 _DEFAULTS: dict[str, Any] = {}
-"""The values of pages without a visitor; filled when features register their values."""
+"""Template values for pages without a visitor; added when features register them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A request by a person who is signed in; `form` is the submitted form after its CSRF token was checked."""
+    """A request from a person who is signed in; the CSRF token of `form` has already been checked."""
 
     site: Site
     request: Request
@@ -185,12 +185,12 @@ class Visit:
 
     @property
     def may(self) -> dict[str, bool]:
-        """The permissions by which pages choose what to show; services enforce them."""
+        """The permissions that determine what pages show; services enforce them separately."""
         return {permission.name.lower(): self.who.may(permission) for permission in Permission}
 
     @property
     def region(self) -> str | None:
-        """The ID of the part of the page that a script requested; None for the whole page."""
+        """The ID of the part of the page that a script requested, or None for the whole page."""
         if self.request.headers.get("hx-request") != "true":
             return None
         return self.request.headers.get("hx-target", "").rpartition("#")[2] or None
@@ -241,7 +241,7 @@ def route(  # noqa: PLR0913  # the options of a page
 ) -> Route:
     """Create a route for people who are signed in and, by default, have a role and a password.
 
-    `draft` shows a form again that was opened in an earlier session.
+    `draft` redisplays a form that was opened in an earlier session.
     """
 
     async def serve(request: Request) -> Response:
@@ -283,13 +283,13 @@ async def _with_values(visit: Visit) -> Visit:
 
 
 def _own_form(visit: Visit, form: Mapping[str, str]) -> Mapping[str, str]:
-    """Return a form without this session's CSRF token if the same person opened it on our page, otherwise nothing."""
+    """Return a form without this session's CSRF token if this person opened it on our page, or else an empty form."""
     is_own = is_mark_of(kept.owner_of(form), visit.who.id) and visit.site.sessions.is_own_page(visit.request)
     return form if is_own else {}
 
 
 async def _from_before(visit: Visit, draft: Draft | None) -> Response:
-    """Refuse a form without this session's CSRF token, but show its values again if the same person opened it."""
+    """Reject a form without this session's CSRF token, but show its values again if the same person opened it."""
     msg = "This form is from an earlier session, so nothing was sent. Check your input and submit the form again."
     if not visit.form and visit.region is not None:
         return Response(status_code=NO_CONTENT, headers=HEADERS | {NOTICE: "other-account"})
@@ -326,7 +326,7 @@ async def _to_sign_in(site: Site, request: Request, draft: Draft | None) -> Resp
         return redirect("/sign-in?next=" + quote(_asked_for(request), safe=""))
     if request.headers.get("hx-target", "").rpartition("#")[2] in REFRESHED:
         return Response(status_code=NO_CONTENT, headers=HEADERS)
-    # htmx would insert the page of a normal redirect into the region. HX-Redirect loads it in the whole window.
+    # htmx would follow a normal redirect and insert the page into the region. HX-Redirect makes the browser open it.
     shown = urlsplit(request.headers.get("hx-current-url", ""))
     here = local_path(shown.path + (f"?{shown.query}" if shown.query else ""))
     return Response(headers=HEADERS | {"HX-Redirect": "/sign-in?next=" + quote(here, safe="")})
@@ -350,15 +350,15 @@ async def _typed(site: Site, request: Request, *, whole: bool) -> kept.Kept | No
 
 
 def _to_password(request: Request) -> Response:
-    """Redirect an invited person to the page where they set a password, which they must do first."""
+    """Redirect an invited person to the page where they must first set a password."""
     if request.headers.get("hx-request") == "true":
         return Response(headers=HEADERS | {"HX-Redirect": PASSWORD_PAGE})
     return redirect(f"{PASSWORD_PAGE}?next=" + quote(_asked_for(request), safe=""))
 
 
 def _asked_for(request: Request) -> str:
-    """Return the page to return to; for a submitted form, the page that contained it."""
-    # The URL of a form is usually not a page that can be opened after signing in.
+    """Return the path of the requested page or, for a submitted form, of the page that contained it."""
+    # The URL that a form is submitted to usually cannot be opened as a page.
     if request.method == "POST":
         breakpoint_id = request.path_params.get("breakpoint_id")
         return local_path(f"/breakpoints/{breakpoint_id}" if breakpoint_id else "/")

@@ -38,7 +38,7 @@ from assent.agents.doctor.pin_checks import environment_findings, unpinned
 from assent.core.patterns.globs import glob_matches
 
 RISKY = ("Bash", "Edit", "Write", "NotebookEdit", "WebFetch", "mcp__server__tool")
-"""Tools that change something or send data; the last one represents the tools of all MCP servers."""
+"""Tools that change something or send data; the last entry represents the tools of all MCP servers."""
 _SOMETIMES = ("PowerShell", "MultiEdit")
 KNOWN = (
     *RISKY, *_SOMETIMES, "AskUserQuestion", "Read", "Grep", "Glob", "LS", "LSP", "NotebookRead", "WebSearch", "Task",
@@ -46,7 +46,7 @@ KNOWN = (
     "SlashCommand", "ToolSearch", "EnterPlanMode", "ExitPlanMode", "EnterWorktree", "ListMcpResourcesTool",
     "ReadMcpResourceTool", "StructuredOutput",
 )  # fmt: skip
-"""Claude Code's own tools, to detect a matcher that does not cover any of them."""
+"""Claude Code's own tools, used to detect matchers that do not cover any of them."""
 _EDITS = frozenset({"Edit", "Write", "NotebookEdit", "MultiEdit"})
 _OURS = "mcp__assent__"
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -67,7 +67,7 @@ class Gates:
         return any(hook.event == BEFORE and hook.sees(tool) for hook in self.hooks)
 
     def instead_of_dialog(self, tool: str) -> bool:
-        """Whether a gate runs in place of Claude Code's permission dialog, and only then."""
+        """Whether a gate runs only when Claude Code would otherwise show its permission dialog."""
         return any(hook.event == INSTEAD_OF_DIALOG and hook.sees(tool) for hook in self.hooks)
 
     def unseen(self) -> list[str]:
@@ -79,7 +79,7 @@ def claude_findings(
 ) -> Iterator[Finding]:
     """Yield the findings about the settings; later documents take precedence.
 
-    `asks_otherwise`: an MCP server of Assent is configured, so the agent may request approval without a gate.
+    If `asks_otherwise`, Assent's MCP server is configured, so the agent may request approval without a gate.
     """
     yield from (unreadable(each) for each in documents if each.trouble)
     read = [each for each in documents if not each.trouble]
@@ -121,7 +121,7 @@ def gate_hooks(documents: Sequence[Document]) -> list[Hook]:
 
 
 def environment(documents: Sequence[Document], env: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the environment variables of hooks: those of the machine, and those in the settings."""
+    """Return the environment variables that hooks see: the machine's, overridden by those in the settings."""
     for each in documents:
         env = {**env, **texts(at(each.content, "env"))}
     return env
@@ -199,7 +199,7 @@ def _timeout(hook: Hook, _: Machine) -> Iterator[Finding]:
     if hook.timeout < hook.ttl:
         given = "timeout" in hook.settings
         place = hook.place.at("timeout") if given else hook.place
-        limit = f"stops after {number(hook.timeout)} s" + ("" if given else " by default")
+        limit = f"stops waiting after {number(hook.timeout)} s" + ("" if given else " by default")
         what = f"Reviewers have {hook.ttl} s to answer, but Claude Code {limit}. Later answers are lost."
         yield problem("hook-timeout", place, what, f'Set "timeout" to more than {hook.ttl} (in seconds), {INSTALL}.')
 
@@ -344,7 +344,7 @@ def _modes(documents: Sequence[Document], gates: Gates) -> Iterator[Finding]:
 
 
 def _mode(place: Place, mode: object, gates: Gates) -> Finding:
-    # acceptEdits allows only edits of files without asking; the other modes allow every tool.
+    # acceptEdits allows only file edits without asking; the other modes allow every tool.
     tools = [tool for tool in RISKY if mode != "acceptEdits" or tool in _EDITS]
     missed = [tool for tool in tools if not gates.before(tool)]
     if mode not in ("bypassPermissions", "acceptEdits", "auto"):
@@ -386,14 +386,14 @@ def _rule(rule: str, place: Place, gates: Gates) -> Iterator[Finding]:
 
 
 def _instance(name: str) -> str:
-    """Return the name of one tool that a rule covers, if it covers several."""
+    """Return the name of a tool that a rule covers, as an example if the rule covers several."""
     if _is_server(name):
         return f"{name}__tool"
     return name.replace("*", "x") if name != "*" else RISKY[0]
 
 
 def _is_server(name: str) -> bool:
-    """Return whether the name is that of an MCP server without a tool."""
+    """Return whether the name refers to an MCP server rather than one of its tools."""
     return name.startswith("mcp__") and name.count("__") == 1
 
 

@@ -15,17 +15,17 @@ BEFORE, INSTEAD_OF_DIALOG = "PreToolUse", "PermissionRequest"
 DECIDING = (BEFORE, INSTEAD_OF_DIALOG)
 HOOK_PATH = "/api/hooks/claude"
 DEFAULT_TIMEOUT = 600
-"""Claude Code's default timeout of a hook, in seconds."""
+"""Claude Code's default hook timeout, in seconds."""
 _NAMES = re.compile(r"[A-Za-z0-9_|, -]+")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _PROGRAM = re.compile(r"(?:.*[/\\])?assent(?:\.exe)?")
 _VARIABLE = re.compile(r"\$\{([A-Z_][A-Z0-9_]*)\}|\$([A-Z_][A-Z0-9_]*)")
-# With these, the shell continues after a failed command and exits with another status.
+# With these operators, the shell continues after a failed command and exits with a different status.
 _GOES_ON = frozenset({"||", ";", "|", "&", "|&"})
 _BETWEEN_COMMANDS = re.compile(r"[();|&]+")
 _OPERATOR = re.compile(r"\|\||&&|\|&|[;|&]")
 _OF_SHELL = frozenset({"exec", "command", "!", "{", "if", "then"})
-# With these, the shell may skip the gate, exit before it, or invert its result.
+# With these words, the shell may skip the gate, exit before it, or invert its result.
 _DECIDES = frozenset({"!", "if", "while", "until", "for", "case", "select", "exit", "return", "trap"})
 # A line break ends a command, except after && or a pipe.
 _END_OF_LINE = re.compile(r"(?<![&|\s])\s*\n")
@@ -57,7 +57,7 @@ class Hook:
 
     @property
     def words(self) -> Sequence[str]:
-        """The words of the command; without args, a shell runs it."""
+        """The command's words. Without `args`, a shell runs the command."""
         command = self.settings.get("command")
         if self.settings.get("type") != "command" or not isinstance(command, str):
             return ()
@@ -104,7 +104,7 @@ class Hook:
         return (whole_number(said[-1]) if said else None) or TTL_SECONDS
 
     def pins(self, option: str) -> list[str]:
-        """Return the values of a command's option."""
+        """Return the values of an option in the command."""
         return options(self.words, f"--{option}")
 
     @property
@@ -149,7 +149,7 @@ def shell_words(command: str) -> Sequence[str]:
 
 
 def _operators(word: str) -> Sequence[str]:
-    """Return the shell operators in a word, which may contain several, and parentheses."""
+    """Return the shell operators in a word, which may contain several operators and parentheses."""
     return _OPERATOR.findall(word) if _BETWEEN_COMMANDS.fullmatch(word) else ()
 
 
@@ -194,7 +194,7 @@ def is_broken(matcher: str) -> bool:
 
 
 def filled_in(text: str, env: Mapping[str, str]) -> str:
-    """Return a header with its variables filled in; unset ones become empty."""
+    """Return a header with its variables filled in. Unset variables become empty."""
     return _VARIABLE.sub(lambda found: env.get(found[1] or found[2], ""), text)
 
 
@@ -232,7 +232,7 @@ def misshapen(document: Document) -> Iterator[Finding]:
 
 
 def _has_matcher(entry: Json) -> bool:
-    """Return whether an entry's matcher is text or missing; Claude Code cannot read any other type."""
+    """Return whether an entry's matcher is a string or missing. Claude Code cannot read any other type."""
     matcher = at(entry, "matcher")
     return matcher is None or isinstance(matcher, str)
 

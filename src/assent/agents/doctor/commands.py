@@ -136,11 +136,11 @@ def _surrounding(found: Papers, here: Machine) -> Machine:
 
 
 def _accesses(found: Papers, here: Machine) -> list[Access]:
-    """Return every token that agents are given here, without duplicates; the environment's comes first."""
+    """Return every token that agents are given here, without duplicates. The environment's token comes first."""
     own = [Access(Place(TOKEN), here.env[TOKEN])] if here.env.get(TOKEN) else []
     given = [*claude_accesses(found.settings, here), *mcp_accesses(found.mcp, _surrounding(found, here))]
     placed = [replace(each, url=_other(each.url, here.server)) for each in given]
-    # Reversed twice, so that the first of several equal tokens is kept, which is the one in the environment.
+    # Reversing twice keeps the first of several equal tokens, which is the environment's token, if any.
     return list({(each.token, each.url): each for each in reversed([*own, *placed])}.values())[::-1]
 
 
@@ -238,7 +238,7 @@ def _print_table(findings: Sequence[Finding]) -> None:
         rows = [(each.severity.value, each.check, _where(each.place), each.what, each.todo) for each in findings]
         output.table(("severity", "check", "where", "what", "do"), rows, empty="")
         return
-    # Sentences are shown in full, which the cells of our other tables are not.
+    # Show sentences in full, whereas output.table truncates its cells.
     shown = Table.grid(padding=(0, 1))
     for each in findings:
         mark, style = MARKS[each.severity]

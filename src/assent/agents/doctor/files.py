@@ -30,7 +30,7 @@ class Papers:
 
 
 def papers(settings: Sequence[Path], mcp: Sequence[Path]) -> Papers:
-    """Read the files that exist, and the given files, which must exist."""
+    """Read the default files that exist, and the given files, which must exist."""
     return Papers(
         settings=[
             *(_read(path) for path in _settings() if _is_there(path)),

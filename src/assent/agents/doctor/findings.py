@@ -20,7 +20,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A file with a JSON pointer into it; or a URL or the name of a variable, without a pointer."""
+    """A file with a JSON pointer into it, or a URL or variable name without a pointer."""
 
     where: str
     pointer: str | None = None
@@ -36,7 +36,7 @@ def number(value: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """The result of one check, also if nothing is wrong."""
+    """The result of one check, even if nothing is wrong."""
 
     check: str
     severity: Severity
@@ -66,7 +66,7 @@ class Machine:
 
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     runs: Callable[[str], bool] = bool
-    """Whether a program of this name can be started."""
+    """Whether a program with this name can be started."""
     server: str = ""
     """The URL of the server that this machine uses."""
     project: str = ""
@@ -75,7 +75,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """An agent's token and the URL of its server; without a URL, the one from the environment."""
+    """An agent's token and its server's URL. If the URL is None, the token is for the server set in the environment."""
 
     place: Place
     token: str
@@ -111,7 +111,7 @@ def at(content: Json, *keys: str) -> Json:
 
 
 def texts(content: Json) -> Mapping[str, str]:
-    """Return the members of an object whose values are text."""
+    """Return the members of an object whose values are strings."""
     return {key: value for key, value in content.items() if isinstance(value, str)} if is_object(content) else {}
 
 
@@ -145,7 +145,7 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 
 def split(url: str) -> SplitResult:
-    """Split a URL; an invalid one has empty parts."""
+    """Split a URL. If it is invalid, all parts are empty."""
     try:
         return urlsplit(url)
     except ValueError:

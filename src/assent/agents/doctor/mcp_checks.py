@@ -30,16 +30,16 @@ from assent.agents.doctor.findings import (
 from assent.core.canonical import Json, is_object
 
 SLICE_MS = 60_000
-"""A tool waits up to 50 seconds before it responds; shorter timeouts than this could end the call before that."""
+"""A tool may take 50 seconds to respond, so a timeout below this value could end the call too early."""
 IGNORED_MS = 1000
-"""Claude Code ignores a timeout below this."""
+"""Claude Code ignores timeouts below this value."""
 _TIMEOUTS = ("MCP_TOOL_TIMEOUT", "CLAUDE_CODE_MCP_TOOL_IDLE_TIMEOUT")
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """An MCP server, as a client is configured to start or reach it."""
+    """An MCP server, as configured in a client."""
 
     place: Place
     name: str
@@ -63,7 +63,7 @@ class Server:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is Assent's MCP server, judging by its command; if it has a URL instead, by its name."""
+        """Whether this is Assent's MCP server, judging by its command or, if it has a URL instead, by its name."""
         return is_command(self.words, "mcp") if self.words else bool(self.url) and "assent" in self.name.lower()
 
 
@@ -103,9 +103,10 @@ def mcp_accesses(documents: Sequence[Document], machine: Machine) -> Iterator[Ac
 
 
 def _address(server: Server, machine: Machine) -> str | None:
-    """Return the URL of the server that a token is for; None means that of this machine.
+    """Return the URL of the server that a token is for. None means this machine's server.
 
-    An MCP server over HTTP has its own port and forwards the token: to this machine's server, if the host is the same.
+    An MCP server over HTTP has its own port and forwards the token. If its host is the same, it is assumed to forward
+    the token to this machine's server.
     """
     if server.url:
         return None if same_host(server.url, machine.server) else server.url
@@ -113,7 +114,7 @@ def _address(server: Server, machine: Machine) -> str | None:
 
 
 def filled_in(text: str, env: Mapping[str, str]) -> str:
-    """Return a text with its ${VARIABLES} filled in, or with their defaults."""
+    """Fill in the ${VARIABLES} in a string. Unset variables are replaced with their defaults."""
     return _VARIABLE.sub(lambda found: env.get(found[1]) or found[2] or "", text)
 
 
@@ -160,7 +161,7 @@ def _own_timeout(server: Server) -> Iterator[Finding]:
     if not isinstance(given, int | float) or given >= SLICE_MS:
         return
     place = server.place.at("timeout")
-    # Probably meant as seconds; Claude Code ignores it, so it does not cut calls off.
+    # The value was probably meant in seconds. Claude Code ignores it, so it does not cut calls off.
     if given < IGNORED_MS:
         what = (
             f"Claude Code ignores a timeout of {number(given)} ms: the unit is milliseconds, and the minimum "

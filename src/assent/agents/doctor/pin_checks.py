@@ -1,4 +1,4 @@
-"""Checks for variables in settings that lead a gate to another server or replace its program."""
+"""Checks for variables in settings that direct a gate to a different server or replace its program."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -78,7 +78,7 @@ def _follows_network(hook: Hook) -> bool:
     return hook.is_http or not hook.pins("url")
 
 
-# Only the first way that applies to a variable is reported.
+# Only the first matching entry is reported for each variable.
 _WAYS: tuple[tuple[Callable[[str], object], Callable[[Hook], bool], str], ...] = (
     (_LOADER.fullmatch, lambda _: True, "it can load other code into the gate."),
     (_PYTHON.fullmatch, _not_isolated, "it can load other code into the gate."),

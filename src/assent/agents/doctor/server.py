@@ -25,9 +25,9 @@ from assent.sdk.protocol import Asking, Flow, Lost, Outcome, Reply
 
 PATIENCE = 2.0
 WHOLE_TOOLS = ("Bash", "Edit", "Write", "WebFetch", "mcp__server__tool")
-"""Tools whose calls differ only in their arguments: a rule that approves them without any approves every call."""
+"""Tools whose calls differ only in arguments: a rule that approves a call without arguments approves every call."""
 NOBODY = "nobody"
-"""Sent as the token where none is required."""
+"""Sent as the token where no token is required."""
 TAG = "doctor"
 TITLE = "Test breakpoint from assent doctor"
 TTL = 300
@@ -55,7 +55,7 @@ class _OnClaimedIds(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """The outcome of a test breakpoint; durations are in seconds since the previous step."""
+    """The outcome of a test breakpoint. Durations are measured from the previous step, in seconds."""
 
     breakpoint_id: str
     status: str
@@ -135,13 +135,13 @@ def _approving(assent: Assent, tool: str, agent: str) -> str:
     payload: dict[str, Json] = {"tool": tool, "arguments": {}, "door": DOOR}
     try:
         found = assent.check_rules(slug(f"tool.{tool}"), agent_id=agent, payload=payload)
-    except AssentError:  # a token that may not ask about this gate or agent cannot get it approved either
+    except AssentError:  # a token that may not ask about this gate or agent cannot get the call approved either
         return ""
     return (f"The rule {found.matched_rule}" if found.matched_rule else "The server") if found.recommended else ""
 
 
 def claim_findings(url: str, accesses: Iterable[Access]) -> Iterator[Finding]:
-    """Report rules that need an agent ID which some tokens only claim, using the first token that may read them."""
+    """Report rules for agent IDs that tokens can claim without proof, using the first token that may read them."""
     for access in accesses:
         with Assent(url, access.token, patience=PATIENCE) as assent:
             outcome = assent.perform(_once("/api/rules/claimed"))
@@ -273,7 +273,7 @@ def _answered(assent: Assent, made: Live, place: Place, wait: float) -> tuple[Li
         todo = "To see who was notified, run `assent delivery list`. Then check your channels and routes."
         return made, [problem("live", place, what, todo)]
     except AssentError as error:
-        what = f"Waiting for the answer to the test breakpoint failed: {error.message}"
+        what = f"Could not wait for an answer to the test breakpoint: {error.message}"
         return made, [problem("live", place, what, "Fix this first. Agents wait for answers in the same way.")]
     by = status.result.responded_by if status.result is not None else None  # a rejection is falsy
     ended = Live(

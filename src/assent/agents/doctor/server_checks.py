@@ -12,7 +12,7 @@ TOLERATED_SKEW = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A response of a server, with this machine's time before and after; the status is not set without a response."""
+    """A server's response, and this machine's time before and after the request. Without a response, status is None."""
 
     url: str
     status: int | None = None
@@ -31,18 +31,18 @@ def reached(seen: Seen) -> Finding:
         return fine("server", place, "The server is running and ready.")
     if seen.status == HTTPStatus.SERVICE_UNAVAILABLE:
         what = f"The server is running, but not ready: {seen.detail or 'the reason is unknown'}"
-        return problem("server", place, what, "See its log. Until it is ready, gates block all calls.")
+        return problem("server", place, what, "See the server's log. Until the server is ready, gates block all calls.")
     what = f"The URL responds with status {seen.status}, but does not appear to belong to an Assent server."
     return problem("server", place, what, "Set ASSENT_URL to the URL of the Assent server.")
 
 
 def skew(seen: Seen) -> float | None:
-    """Return by how many seconds the server's clock is at least ahead (or behind, if negative); None without a date."""
+    """Return how many seconds the server's clock is at least ahead (or behind, if negative), or None without a date."""
     try:
         date = email.utils.parsedate_to_datetime(seen.date).timestamp()
     except (ValueError, OverflowError):
         return None
-    # The server set the date between sending and receiving; it has no fraction of a second, and may be a second old.
+    # The server set the date between the two times. The date is in whole seconds and may be up to a second old.
     if date - seen.received > 0:
         return date - seen.received
     return min(0.0, date + 2 - seen.sent)

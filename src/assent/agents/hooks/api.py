@@ -1,4 +1,4 @@
-"""Claude Code's HTTP hook: holds the request until it is decided; every failure is a non-2xx response, which blocks."""
+"""Claude Code's HTTP hook: holds the request until a decision is made. On failure, a non-2xx status blocks the call."""
 
 import json
 from dataclasses import dataclass
@@ -105,7 +105,7 @@ class _Found:
 
     row: Whole
     own: bool
-    """Whether it was created for this exact call."""
+    """Whether the question was created for this exact call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class _Desk:
         return None
 
     async def _ended(self, found: Whole) -> StatusRow:
-        """Wait until the breakpoint ends; raise if the client leaves, the token is revoked or the node shuts down."""
+        """Wait until the breakpoint ends; raise if the client disconnects, the token is revoked or the node stops."""
         services, who = self.services, self.who
         if found.status != "waiting":
             return await services[InboxService].status(found.id, who)
@@ -199,7 +199,7 @@ class _Desk:
         except Unavailable as error:
             if not has_no_receipts(error):
                 raise
-            # Without proof that it has not been used, only the call that it was created for may use it.
+            # Without proof that the approval is unused, only the call that it was created for may use it.
             return found.own
         return True
 

@@ -31,11 +31,11 @@ from assent.sdk.values import Breakpoint, Summary
 BLOCKED = 2
 """The exit code that blocks the call. After other errors, the client continues unless it is configured otherwise."""
 NEWEST = 50
-"""How many of a session's questions about a tool are searched for one about the same call."""
+"""How many of a session's most recent questions about a tool are checked for the same call."""
 WAITING_PATIENCE = 30.0
 """Seconds to retry an unreachable server after the question has been asked."""
 ATTEMPTS = 10
-"""How often to ask again about a call if an identical call has used the approval."""
+"""How many times to ask about a call if identical calls have used its approvals."""
 
 
 class ClientGone(Exception):  # not an error: the question stays pending for when the session is resumed
@@ -44,7 +44,7 @@ class ClientGone(Exception):  # not an error: the question stays pending for whe
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A call of the hook, and the terms for asking about it."""
+    """A tool call passed to the hook, and the terms for asking about it."""
 
     hook: Hook
     terms: Terms
@@ -70,9 +70,9 @@ class Asked:
 
     wanted: Wanted
     id: str | None = None
-    """None until the server has returned it."""
+    """None until the server has returned the ID."""
     used: bool = False
-    """Whether an approval of the same call was found that had been used before or was too old."""
+    """Whether an approval for the same call was found that had already been used or was too old."""
 
 
 def settled(
@@ -172,7 +172,7 @@ def _used(calls: Calls, asked: Asked, found: Breakpoint, keys: Keys | None) -> F
             msg = "A receipt key is pinned, but the server does not issue receipts, so the approval cannot be verified."
             raise InvalidReceipt(msg)
         if receipt is None:
-            # Without proof that it has not been used, only the call that it was created for may use it.
+            # Without proof that the approval is unused, only the call that it was created for may use it.
             return _is_own(found, asked.wanted.call)
         digest = content_digest(shown, project=receipt.approval.project)
         yield from calls.consume_receipt(receipt, keys=keys, gate=asked.wanted.call.gate, digest=digest)

@@ -1,4 +1,4 @@
-"""Adds Assent's hooks to the settings of Claude Code and removes them, without changing anything else."""
+"""Adds Assent's hooks to Claude Code's settings and removes them, without changing anything else."""
 
 import contextlib
 import itertools
@@ -18,7 +18,7 @@ from assent.core.errors import InvalidRequest
 
 HOOK_PATH = "/api/hooks/claude"
 MARGIN_SECONDS = 120
-"""How much longer the client waits than the deadline, to allow for a server restart and the response."""
+"""How long the client waits beyond the deadline, to allow for a server restart and the response."""
 MATCHER = "^(Bash|Edit|MultiEdit|Write|NotebookEdit|WebFetch|AskUserQuestion|mcp__.*)$"
 """Anchored, because Claude Code searches for the pattern anywhere in the name and would find Write in TodoWrite."""
 TOKEN = "ASSENT_TOKEN"  # noqa: S105  # the name of a variable
@@ -41,7 +41,7 @@ class Gate:
     ttl: int = TTL_SECONDS
     defer: bool = False
     options: Sequence[tuple[str, str]] = ()
-    """Further options of the hook: editable, agent-id, tag, expert, risk."""
+    """Additional options of the hook: editable, agent-id, tag, expert, risk."""
 
     @property
     def hook(self) -> dict[str, Json]:
@@ -78,7 +78,7 @@ def installed(settings: Mapping[str, Json], gate: Gate) -> dict[str, Json]:
 
 
 def uninstalled(settings: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the settings without our hooks and the entries that become empty; everything else stays unchanged."""
+    """Return the settings without our hooks and any entries that become empty. Everything else stays unchanged."""
     hooks = _events(settings)
     if not any(_has_ours(groups) for groups in hooks.values()):
         return dict(settings)
@@ -106,7 +106,7 @@ def _texts(hook: Mapping[str, Json]) -> list[str]:
 
 
 def _events(settings: Mapping[str, Json]) -> dict[str, list[Json]]:
-    """Return the groups of each event; raise if they have a different structure."""
+    """Return each event's groups; raise if their structure is invalid."""
     hooks: Json = settings.get("hooks", {})
     if not is_object(hooks) or not all(isinstance(groups, list) for groups in hooks.values()):
         msg = "The hooks in these settings do not have the structure that Claude Code expects. Fix them first."
@@ -196,7 +196,7 @@ def write(path: Path, settings: Mapping[str, Json]) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        # Only after the sync, so that a crash leaves either the old or the new settings.
+        # Replace the file only after the sync, so that a crash leaves either the old or the new settings.
         new.replace(target)
     except (OSError, UnicodeEncodeError) as error:
         new.unlink(missing_ok=True)

@@ -51,7 +51,7 @@ hook.add_typer(claude, name="claude")
 PATIENCE = 5.0
 """Seconds to retry an unreachable server before a question is asked; short, to avoid delaying tool calls."""
 LONGEST_PATIENCE = 30.0
-"""Twice this time fits into what the client waits beyond the deadline."""
+"""Twice this duration is still shorter than the time for which the client waits beyond the deadline."""
 
 Ttl = Annotated[
     int, typer.Option(min=1, max=LONGEST_TTL, metavar="SECONDS", help="Number of seconds until the deadline")
@@ -139,7 +139,7 @@ def claude_hook(  # noqa: PLR0913  # the options of the command
 
 @dataclass(frozen=True, slots=True)
 class _Server:
-    """The server to ask, how long to retry, and whether it was unreachable a moment ago."""
+    """The server to ask, how long to retry, and whether it was recently unreachable."""
 
     pins: Pins
     patience: float
@@ -173,7 +173,7 @@ def _decided(asking: Wanted, server: _Server) -> dict[str, Any]:
     # Every tool call starts a new hook, and each of them would otherwise retry until its patience runs out.
     server.memory.refuse_if_dead()
     reader = sys.stdout.fileno()
-    # A thread, because the main thread is blocked in the request while it waits for an answer.
+    # Use a thread, because the main thread is blocked in the request while it waits for an answer.
     threading.Thread(target=_end_with, args=(reader,), daemon=True).start()
     with server.pins.reached(patience=server.patience) as assent:
         try:
@@ -330,7 +330,7 @@ def claude_resume(
     patience: Annotated[float, typer.Option(min=0, metavar="SECONDS", help=PATIENCE_HELP)] = LONG_PATIENCE,
     as_json: Annotated[bool, typer.Option("--json", help="Have claude output JSON")] = False,
 ) -> None:
-    """Wait for answers to a deferred session's questions and resume the session. This repeats until it ends."""
+    """Wait for answers to a deferred session's questions, resume the session, and repeat until it ends."""
     printed = ["--output-format", "json"] if as_json else []
     command = [program, "-p", "--resume", session_id, *printed, *(arguments or ())]
     while True:

@@ -24,7 +24,7 @@ class Memory:
 
     url: str
     seconds: float
-    """How long this is remembered; 0 turns it off."""
+    """How long the time is remembered; 0 disables the memory."""
 
     def refuse_if_dead(self) -> None:
         """Raise if the server was unreachable less than `seconds` ago."""
@@ -75,7 +75,7 @@ def _read(path: Path) -> float | None:
 
 def _write(path: Path, at: float) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Write to a new file and rename it, so that hooks running concurrently never read a partial one.
+    # Write to a new file and rename it, so that hooks running concurrently never read a partial file.
     new = path.with_name(f"{path.name}.{os.getpid()}")
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
         file.write(repr(at))

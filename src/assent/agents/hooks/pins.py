@@ -1,4 +1,4 @@
-"""The server that a hook asks, fixed in its arguments at installation so that the environment cannot redirect it."""
+"""The server that a hook contacts, fixed in the hook's arguments so that the environment cannot redirect requests."""
 
 import os
 import stat
@@ -63,7 +63,7 @@ class Pins:
 
     @property
     def keys(self) -> Keys | None:
-        """The trusted receipt keys; raises if a text is not a key."""
+        """The trusted receipt keys; raises if any of them is not a valid key."""
         return receipts.read_keys(" ".join(self.receipt_keys)) if self.receipt_keys else receipts.pinned(os.environ)
 
     @property

@@ -1,1 +1,1 @@
-"""The MCP server, with which agents ask reviewers but cannot decide anything."""
+"""The MCP server, which lets agents ask reviewers but not make decisions."""

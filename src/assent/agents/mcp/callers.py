@@ -1,4 +1,4 @@
-"""The caller of a tool: the token that it asks with, and the token that answers given in its client use."""
+"""A tool's caller: the token used to ask questions, and the token used for answers given in the caller's client."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Caller:
     ttl_seconds: int | None = None
     """Seconds until the deadline, if the agent does not set one."""
     reviewer_token: str | None = None
-    """A person's token, with which an answer in the agent's client counts as that person's decision."""
+    """A person's token. If set, an answer in the agent's client counts as that person's decision."""
 
 
 Callers: TypeAlias = Callable[[Call], Caller]
@@ -55,7 +55,7 @@ def configured(environment: Mapping[str, str], *, agent_id: str | None, ttl_seco
 
 
 def passed_through(url: str | None, *, agent_id: str | None, ttl_seconds: int | None = None) -> Callers:
-    """Return the caller over HTTP, which each request defines, because this process has no token to use."""
+    """Return the caller over HTTP. Each request defines it, because this process has no token of its own."""
 
     def caller(call: Call) -> Caller:
         headers = call.headers or {}

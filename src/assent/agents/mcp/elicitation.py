@@ -71,7 +71,7 @@ async def _elicited(call: Call, shown: ElicitRequestFormParams) -> Filled:
 async def settled(assent: AsyncAssent, caller: Caller, asked: Breakpoint, answer: Filled) -> str:
     """Submit an answer, and return a sentence about its effect.
 
-    With a person's token, the answer is that person's decision. Without one, its author is unknown, so it is a comment.
+    With a person's token, the answer is that person's decision. Without a token, it is a comment by an unknown author.
     """
     if answer.approved is None:
         return ""
@@ -97,7 +97,7 @@ async def _decided(caller: Caller, asked: Breakpoint, answer: Filled) -> str:
         async with AsyncAssent(caller.url, caller.reviewer_token) as person:
             await person.feedback(asked.id, body)
     except AlreadyEnded:
-        # Not an uncounted answer: the caller reports it as already ended.
+        # The calling function reports that the breakpoint had already ended.
         raise
     except AssentError as error:
         return f"The answer was not counted: {error.message.rstrip('.')}."

@@ -67,7 +67,7 @@ def _message(asked: Breakpoint) -> str:
 
 
 def filled(result: ElicitResult | None) -> Filled:
-    """Parse the client's response; only the exact words are an answer."""
+    """Parse the client's response. Only the exact words `approve` and `reject` count."""
     if result is None or result.action == "cancel":
         return NOTHING
     if result.action == "decline":

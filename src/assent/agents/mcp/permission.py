@@ -34,7 +34,7 @@ async def permission(
 
 
 def _hook(caller: Caller, tool: str, arguments: Mapping[str, Json], environment: Mapping[str, str]) -> Hook:
-    """Return the dialog; only a server that Claude Code itself started knows the session and the folder.
+    """Return the permission request. Only a server that Claude Code itself started knows the session and the folder.
 
     The folder is the project's, because Claude Code does not report whether the session has moved to another folder.
     """

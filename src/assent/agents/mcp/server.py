@@ -91,7 +91,7 @@ def built(callers: Callers, *, verifier: "Bearer | None" = None) -> MCPServer[No
 
 
 class Bearer:
-    """Accepts any token, because the Assent server checks it at every call."""
+    """Accepts any token, because the Assent server checks it on every call."""
 
     async def verify_token(self, token: str) -> AccessToken | None:
         if not token.strip():

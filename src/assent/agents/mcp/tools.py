@@ -1,4 +1,4 @@
-"""The MCP tools, with which an agent can ask, read, wait, comment and cancel, but not decide."""
+"""The MCP tools, which let an agent ask, read, wait, comment and cancel, but not decide."""
 
 import json
 import os
@@ -213,7 +213,7 @@ class Tools:
 
 
 async def _closing(assent: AsyncAssent, caller: Caller, asked: Breakpoint, answer: Filled, *, seconds: float) -> str:
-    """Submit the answer, then wait for the breakpoint; the agent is given its status on the server."""
+    """Submit the answer, then wait for the breakpoint. The result is based on the breakpoint's status on the server."""
     try:
         remark = await settled(assent, caller, asked, answer)
         status = await waited(assent, asked.id, seconds=seconds)

@@ -1,4 +1,4 @@
-"""Connects to the server for one tool call, and waits no longer than clients wait for a call."""
+"""Connects to the server for one tool call, and waits no longer than clients wait for the call to finish."""
 
 import contextlib
 from collections.abc import AsyncGenerator
@@ -23,7 +23,7 @@ async def reached(caller: Caller) -> AsyncGenerator[AsyncAssent, None]:
 
 
 class _NewComment(Exception):
-    """There is a comment by a person that the agent has not seen."""
+    """A comment was added that the agent has not seen."""
 
 
 async def waited(assent: AsyncAssent, breakpoint_id: str, *, seconds: float, seen: int | None = None) -> Status:

@@ -1,4 +1,4 @@
-"""Endpoints for auditors: checkpoints over all events, and proofs."""
+"""Endpoints for auditors: signed checkpoints that cover all events, and proofs."""
 
 from functools import partial
 from typing import Annotated

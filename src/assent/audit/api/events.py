@@ -1,4 +1,4 @@
-"""Endpoints for auditors: the breakpoint events and admin events of a project."""
+"""Endpoints for auditors: a project's breakpoint events and admin events."""
 
 from typing import Any
 

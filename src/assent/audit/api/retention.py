@@ -22,7 +22,7 @@ async def list_holds(who: Auditor, services: With) -> wire.HoldPage:
     return wire.HoldPage(items=[_view(each) for each in holds])
 
 
-@retention.post("/holds", status_code=201, summary="Protects a breakpoint or the whole project from being purged")
+@retention.post("/holds", status_code=201, summary="Protects a breakpoint or the entire project from being purged")
 async def place_hold(body: wire.PlaceHold, who: Manager, services: With) -> wire.HoldView:
     breakpoint_id = known_id(body.breakpoint_id) if body.breakpoint_id is not None else None
     use_case = partial(services[RetentionService].place, by=who, reason=body.reason, breakpoint_id=breakpoint_id)

@@ -47,7 +47,7 @@ def routes(site: Site) -> list[Route]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """The filters in the URL; dates are in UTC, and both are included."""
+    """The filters in the URL. Both dates are inclusive and in UTC."""
 
     kind: str = ""
     actor: str = ""

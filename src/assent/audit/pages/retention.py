@@ -69,7 +69,7 @@ async def retention_form(visit: Visit) -> Response:
             f"Questions and answers from breakpoints that ended more than {age} ago will be deleted, "
             "starting within a minute. Their events and hashes are kept and can still be verified."
             if days
-            else "Content is no longer deleted automatically.",
+            else "Content will no longer be deleted automatically.",
             "Content under a legal hold is kept." if days else "Content that has already been deleted is not restored.",
             *(["Deleted content cannot be restored."] if days else []),
         ),

@@ -1,4 +1,4 @@
-"""Admin events and the state that they describe, for verification."""
+"""Reads admin events and the state that they describe, for verification."""
 
 from collections.abc import Iterator, Sequence
 
@@ -29,7 +29,7 @@ class AdminAudit(Store):
         self._state = tx[AdminState]
 
     def chains(self, project: str | None) -> Sequence[Row]:
-        """Return the events of all admin chains, or of one project's, in order."""
+        """Return the events of all admin chains, or of one project's chain, in order."""
         test = " AND chain_id = :chain_id" if project is not None else ""
         return self._session.all(f"{_CHAINS}{test} ORDER BY chain_id, seq", {"chain_id": f"{CHAIN}{project}"})
 
@@ -39,13 +39,13 @@ class AdminAudit(Store):
         return {row[0]: Head(row[1], row[2]) for row in rows}
 
     def states(self, project: str | None) -> Iterator[State]:
-        """Return the current state of everything except receipts, of which there may be millions."""
+        """Return the current state of all subjects except receipts, because millions of receipts may exist."""
         for kind in KINDS:
             if kind != RECEIPT:
                 yield from (each for each in self._state.of(kind) if project in (None, each.project))
 
     def routes(self) -> Sequence[Row]:
-        """Return the events about routes and preferences, in the order of their chains."""
+        """Return the events about routes and preferences, in chain order."""
         return self._session.all(_ROUTES, {})
 
     def began_at(self) -> int | None:

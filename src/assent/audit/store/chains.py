@@ -1,4 +1,4 @@
-"""Complete breakpoints in batches, and queries that must not find anything."""
+"""Reads complete breakpoints in batches, and runs queries that find violations of invariants."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -83,11 +83,11 @@ _HAS_PARENT = "EXISTS (SELECT 1 FROM assent_breakpoints b WHERE b.id = c.{column
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """An invariant: how many rows are checked, and queries that find those that violate it."""
+    """An invariant: a query that counts the rows to check, and queries that find violations."""
 
     count: str
     wrong: Sequence[str]
-    """Each query returns a breakpoint, the number of an event or NULL, and what is wrong."""
+    """Each query returns a breakpoint ID, an event number or NULL, and a description of the problem."""
 
 
 def _none_without(table: str, column: str = "breakpoint_id", seq: str = "NULL") -> str:
@@ -237,7 +237,7 @@ QUESTIONS: Mapping[str, Question] = {
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch of complete breakpoints; `last` is where the next batch starts, or None after the last one."""
+    """A batch of complete breakpoints; `last` is where the next batch starts, or None after the last batch."""
 
     stored: Sequence[Stored]
     unreadable: Sequence[Finding]
@@ -252,7 +252,7 @@ class Audit(Store):
         self.admin = tx[AdminAudit]
 
     def one_moment(self) -> None:
-        """Read everything in this transaction from one snapshot; SQLite's readers always do."""
+        """Read everything in this transaction from a single snapshot, which SQLite always does."""
         if self._session.dialect == "postgresql":
             self._session.write("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY", [{}])
 
@@ -322,13 +322,13 @@ class Audit(Store):
         return bool(self._session.all(statement, {"since": since}))
 
     def outcomes(self, ids: list[str]) -> dict[str, tuple[str, str | None]]:
-        """Return the status and decision of the breakpoints that exist."""
+        """Return the status and decision of each of these breakpoints that exists."""
         test, params = among("id", ids, self._session.dialect)
         rows = self._session.all(f"SELECT id, status, decision FROM assent_breakpoints WHERE {test}", params)
         return {row[0]: (row[1], row[2]) for row in rows}
 
     def missing_locks(self) -> list[str]:
-        """Return the missing triggers that should protect the rows."""
+        """Return the names of protective triggers that are missing."""
         found = {row[0] for row in self._session.all(_LOCKS_NOW[self._session.dialect], {})}
         return sorted(LOCKS[self._session.dialect] - found)
 
@@ -338,7 +338,7 @@ class Audit(Store):
         return sorted(set(expected) - found)
 
     def damage(self, *, quickly: bool = False) -> list[str]:
-        """Return the damage that SQLite finds in its file; PostgreSQL checks pages as it reads them."""
+        """Return the damage that SQLite detects in the database file; PostgreSQL checks pages as it reads them."""
         if self._session.dialect != "sqlite":
             return []
         if quickly:
@@ -382,7 +382,7 @@ def _routing(row: Sequence[Any]) -> StoredRouting:
 
 
 def answer_of(row: Sequence[Any]) -> Answer:
-    """Return an answer from a row of person_id, that person's name, first_at, and a response."""
+    """Build an answer from a row that contains person_id, the person's name, first_at and a response."""
     person_id, known_as, first_at, *response = row
     _refuse_empty(response[6:8])
     approved, override = response[1], response[-3]
@@ -393,7 +393,7 @@ def answer_of(row: Sequence[Any]) -> Answer:
 
 
 def _refuse_empty(values: Sequence[Any]) -> None:
-    """Reject empty strings: a missing value is stored as NULL, and code that treats both alike would not notice."""
+    """Reject empty strings, because missing values are stored as NULL and other code treats both alike."""
     if "" in values:
         msg = "a value is an empty string instead of NULL or JSON"
         raise ValueError(msg)

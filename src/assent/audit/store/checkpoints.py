@@ -1,4 +1,4 @@
-"""The log of all events: its entries, events not yet in it, its checkpoints, and where those were published."""
+"""The log of all events: entries, events that have not been added yet, checkpoints, and their publication."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from assent.platform.admin_log import AdminLog
 
 _LOCK = 7_373_012
 """The key of the advisory lock that a node holds while it extends the log."""
-# Events of one subject are committed in the order of `seq`, and this order adds them to the log in the same way.
+# A subject's events are committed in `seq` order, and this query returns them for the log in the same order.
 _UNSIGNED = """
     SELECT u.subject_id, u.seq, coalesce(e.hash, r.hash, a.hash)
     FROM assent_unsigned_events u
@@ -28,7 +28,7 @@ _UNSIGNED = """
     WHERE coalesce(e.hash, r.hash, a.hash) IS NOT NULL
       AND NOT EXISTS (SELECT 1 FROM assent_leaves l WHERE l.subject_id = u.subject_id AND l.seq = u.seq)
     ORDER BY u.subject_id, u.seq LIMIT :limit"""
-# Many rows in one statement, because a statement per row is slow on PostgreSQL.
+# These statements handle many rows at once, because one statement per row is slow on PostgreSQL.
 _LEAF = {"position": "bigint", "subject_id": "text", "seq": "bigint", "hash": "text"}
 _INSERT_LEAVES = """
     INSERT INTO assent_leaves (position, subject_id, seq, hash) SELECT position, subject_id, seq, hash FROM {given}"""
@@ -55,7 +55,7 @@ _ANCHORED = """
     WHERE place = :place AND number < :number"""
 _NOT_ANCHORED = """
     UPDATE assent_anchors SET attempts = :attempts, next_at = :next_at, error = :error, at = :at WHERE place = :place"""
-# Log entries with the hashes of their events, which may be missing; the next query finds events without an entry.
+# Log entries with their events' hashes (NULL if the event is missing). The next query finds events without an entry.
 LOGGED = """
     SELECT l.position, l.subject_id, l.seq, l.hash, coalesce(e.hash, r.hash, a.hash)
     FROM assent_leaves l
@@ -100,7 +100,7 @@ class StoredCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointKey:
-    """A public key; the newest one signs, and signatures of older ones remain valid."""
+    """A public key. New checkpoints are signed with the newest key, and signatures by older keys remain valid."""
 
     version: int
     key_id: str
@@ -127,7 +127,7 @@ class Checkpoints(Store):
         self._log = tx[AdminLog]
 
     def alone(self) -> bool:
-        """Return whether no other transaction extends the log; SQLite has only one writer anyway."""
+        """Lock the log, or return False if another transaction is extending it; SQLite has only one writer anyway."""
         if self._session.dialect != "postgresql":
             return True
         return bool(self._session.all(f"SELECT pg_try_advisory_xact_lock({_LOCK})", {})[0][0])
@@ -137,7 +137,7 @@ class Checkpoints(Store):
         return [(row[0], row[1], row[2]) for row in self._session.all(_UNSIGNED, {"limit": limit})]
 
     def extend(self, leaves: Sequence[Leaf], nodes: Sequence[Subtree]) -> None:
-        """Append entries to the log; their events are no longer unsigned."""
+        """Append entries to the log, and remove their events from the queue of unsigned events."""
         table = given(self._session.dialect, _LEAF)
         rows = {"rows": msgspec.json.encode(leaves).decode()}
         self._session.write(_INSERT_LEAVES.format(given=table), [rows])
@@ -148,7 +148,7 @@ class Checkpoints(Store):
         self._session.write(_SIGNED.format(given=table), [rows])
 
     def kept(self, level: int, first: int, count: int) -> list[bytes]:
-        """Return hashes stored for the tree; those of level 0 are computed from the entries."""
+        """Return stored hashes of the tree; hashes at level 0 are computed from the entries."""
         params = {"first": first, "upto": first + count}
         if level == 0:
             return [leaf(entry(row[0])) for row in self._session.all(_LEAVES, params)]
@@ -180,7 +180,7 @@ class Checkpoints(Store):
         return [StoredCheckpoint(*row) for row in self._session.all(statement, {"number": number, "limit": limit})]
 
     def of_sizes(self, above: int, to: int) -> list[StoredCheckpoint]:
-        """Return checkpoints over more than `above` and at most `to` entries, smallest first."""
+        """Return checkpoints that cover more than `above` and at most `to` entries, smallest first."""
         statement = f"{_SELECT} WHERE size > :above AND size <= :upto ORDER BY size"
         return [StoredCheckpoint(*row) for row in self._session.all(statement, {"above": above, "upto": to})]
 
@@ -232,7 +232,7 @@ class Checkpoints(Store):
         self._session.write(_FIRST_ANCHOR, [row])
 
     def logged(self, *, first: int, limit: int) -> Sequence[Row]:
-        """Return position, subject, number, hash in the log and hash of the event, in the order of the log."""
+        """Return the position, subject, number, logged hash and event hash of log entries, in log order."""
         return self._session.all(LOGGED, {"first": first, "limit": limit})
 
     def nowhere(self) -> list[tuple[str, int]]:

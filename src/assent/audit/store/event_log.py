@@ -1,4 +1,4 @@
-"""All events of a project in chronological order: those of breakpoints, and admin events."""
+"""A project's breakpoint events and admin events, newest first."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ BREAKPOINT, ADMIN = "breakpoint", "admin"
 
 
 class Place(NamedTuple):
-    """The position where a page ended and the next one begins."""
+    """The position at which one page ends and the next page begins."""
 
     at: int
     breakpoint_id: str
@@ -38,7 +38,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """An event, with its breakpoint, or for an admin event its chain."""
+    """An event with its breakpoint or, for an admin event, its chain."""
 
     at: int
     breakpoint_id: str
@@ -65,7 +65,7 @@ class Logged:
 class LogQuery:
     project: str
     everywhere: bool = False
-    """Whether to include admin events of the whole installation."""
+    """Whether to include installation-wide admin events."""
     kind: str | None = None
     """`breakpoint` or `admin`; None includes both."""
     actor: str | None = None
@@ -81,7 +81,7 @@ class EventLog(Store):
         found: list[Logged] = []
         if query.kind != ADMIN:
             found += self._page(_SELECT, (_OLDER, _ORDER), query, before, limit)
-        # Admin events do not have a gate, so a filter by gate excludes them.
+        # Admin events do not have a gate, so a gate filter excludes them.
         if query.kind != BREAKPOINT and query.gate is None:
             found += self._page(_ADMIN, (_ADMIN_OLDER, _ADMIN_ORDER), query, before, limit)
         return sorted(found, key=lambda each: each.place, reverse=True)[:limit]
@@ -107,7 +107,7 @@ class EventLog(Store):
 
 
 def _actors(text: str) -> list[str]:
-    """Return the actors that match a filter: `person:ann` is one actor, `ann` is any kind of actor with that name."""
+    """Return the actors that match a filter: `person:ann` is one actor, and `ann` is every actor with that name."""
     return [text] if text.partition(":")[0] in set(Kind) and ":" in text else [f"{kind}:{text}" for kind in Kind]
 
 

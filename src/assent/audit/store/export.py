@@ -23,7 +23,7 @@ _ADMIN = f"""
     JOIN assent_admin_events e ON e.chain_id = l.subject_id AND e.seq = l.seq"""
 _RANGE = " WHERE l.position >= :first AND l.position < :upto"
 _OF_PROJECT = " AND EXISTS (SELECT 1 FROM assent_{table} p WHERE p.id = {subject} AND p.project_id = :project_id)"
-# Only complete chains can be verified: that of the project, and those of its receipts.
+# Only complete chains can be verified: the project's chain, and the chains of its receipts.
 _ADMIN_OF_PROJECT = (
     f" AND ({{subject}} = '{CHAIN}' || :project_id"
     f" OR (substr({{subject}}, 1, {len(USE_CHAIN)}) = '{USE_CHAIN}' AND e.project_id = :project_id))"
@@ -46,7 +46,7 @@ _RULE_ROWS = "SELECT id, project_id, pattern, action, version, head FROM assent_
 
 @dataclass(frozen=True, slots=True)
 class LoggedEvent:
-    """An event of a breakpoint or rule, or an admin event, with its position in the log (0 if it has none yet)."""
+    """A breakpoint event, rule event or admin event, with its position in the log (0 if it is not in the log yet)."""
 
     of: str
     position: int
@@ -74,7 +74,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The state of a breakpoint, and the content that its digest covers, unless purged."""
+    """A breakpoint's state and, unless it was purged, the content that its digest covers."""
 
     place: int
     id: str
@@ -130,7 +130,7 @@ class AuditExport(Store):
         return [dict(zip(_RULE_COLUMNS, row, strict=True)) for row in rows]
 
     def chains(self, *, project: str | None) -> list[dict[str, Any]]:
-        """Return the heads of the chains of admin events."""
+        """Return the heads of the admin event chains."""
         test = "" if project is None else " WHERE id = :id"
         rows = self._session.all(f"{_CHAINS}{test} ORDER BY id", {"id": f"{CHAIN}{project}"})
         return [dict(zip(("id", "version", "head"), row, strict=True)) for row in rows]

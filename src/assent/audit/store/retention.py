@@ -1,4 +1,4 @@
-"""Retention: purging content after its time, and the legal holds that prevent it."""
+"""Retention: purges content after its retention period, and stores the legal holds that prevent this."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -23,8 +23,8 @@ SELECT_HOLDS = f"SELECT {', '.join(_HOLD)} FROM assent_holds WHERE project_id = 
 LIFT = """
     UPDATE assent_holds SET lifted_by = :by, lifted_at = :now
     WHERE id = :id AND project_id = :project_id AND lifted_at IS NULL"""
-# A hold and a purge lock the same project: the purge sees holds that were placed before it, and a hold that is placed
-# during it waits, and is refused if its breakpoint has been purged.
+# Placing a hold and purging lock the same project. A purge sees the holds that were placed before it started. A hold
+# that is placed during a purge waits until the purge ends, and is refused if its breakpoint has been purged.
 LOCK_TO_HOLD = "SELECT id FROM assent_projects WHERE id = :project_id FOR NO KEY UPDATE"
 LOCK_TO_PURGE = "SELECT policy FROM assent_projects WHERE id = :project_id FOR SHARE"
 NOT_HELD = """
@@ -38,7 +38,7 @@ SELECT_OLD = f"""
       AND {NOT_HELD}
     ORDER BY b.ended_at LIMIT :limit"""
 _WORDS = "FROM assent_breakpoint_words WHERE ordinal IN (SELECT ordinal FROM assent_breakpoints WHERE {these})"
-# FTS5 removes a row only if it is given the words of that row.
+# FTS5 removes a row only if it is given that row's words.
 UNINDEX = f"INSERT INTO assent_search (assent_search, rowid, words) SELECT 'delete', ordinal, words {_WORDS}"
 DELETE_WORDS = f"DELETE {_WORDS}"
 PURGED_ROW = {"id": "text", "seq": "bigint", "head": "text", "at": "bigint"}
@@ -71,7 +71,7 @@ BLANK_EVENTS = {
 BLANK_RESPONSES = """
     UPDATE assent_responses SET comment = NULL, option = NULL, answers = NULL, edits = NULL WHERE {these}"""
 BESIDE = ("assent_held_answers", "assent_unsent_answers", "assent_claims", "assent_snoozes", "assent_absent_agents")
-"""Tables with temporary data about a breakpoint; their rows are deleted."""
+"""Tables with temporary data about breakpoints; a purge deletes their rows."""
 BLANK_COMMENTS = "UPDATE assent_comments SET comment = '' WHERE {these}"
 BLANK_ENTRIES = "UPDATE assent_breakpoint_files SET path = '', language = NULL WHERE {these}"
 SELECT_ANSWERS = """
@@ -82,8 +82,8 @@ SELECT_COMMENTS = "SELECT breakpoint_id, id, author, comment, created_at FROM as
 SELECT_ENTRIES = (
     "SELECT breakpoint_id, n, path, format, language, sha256, size FROM assent_breakpoint_files WHERE {these}"
 )
-# Creating a breakpoint with a file locks the file too: either the file is already gone and is stored again, or the
-# breakpoint exists when the next statement checks whether the file is still needed.
+# Creating a breakpoint with a file also locks the file. Therefore, either the file has already been deleted and is
+# stored again, or the breakpoint exists when the next statement checks whether the file is still needed.
 LOCK_FILES = """
     SELECT sha256 FROM assent_files WHERE project_id = :project_id AND {these} ORDER BY sha256 FOR UPDATE"""
 DELETE_FILES = """
@@ -113,7 +113,7 @@ DELETE_OF_RUNS = (
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A legal hold, which prevents purging of its breakpoint or, without a breakpoint, of its whole project."""
+    """A legal hold, which prevents the purging of its breakpoint or, without a breakpoint, of its entire project."""
 
     id: str
     project: str
@@ -131,12 +131,12 @@ class Holds(Store):
         self._log = tx[AdminLog]
 
     def wait_for_purging(self, project: str) -> None:
-        """Wait for a running purge of this project, and prevent another one until the transaction ends."""
+        """Wait until any running purge of this project ends, and block new purges until the transaction ends."""
         if self._session.dialect == "postgresql":
             self._session.all(LOCK_TO_HOLD, {"project_id": project})
 
     def purged_at(self, breakpoint_id: str, *, project: str) -> int | None:
-        """Return when a breakpoint's content was purged, or None; raise NotFound if it does not exist."""
+        """Return when a breakpoint was purged, or None if it was not; raise NotFound if it does not exist."""
         statement = "SELECT purged_at FROM assent_breakpoints WHERE id = :id AND project_id = :project_id"
         rows = self._session.all(statement, {"id": breakpoint_id, "project_id": project})
         if not rows:
@@ -163,7 +163,7 @@ class Holds(Store):
 
 @dataclass(frozen=True, slots=True)
 class Old:
-    """A breakpoint to be purged: the end of its chain, and what will remain of it."""
+    """A breakpoint to be purged: the head of its chain, and the data that will remain."""
 
     id: str
     version: int
@@ -181,17 +181,17 @@ class Retention(Store):
         self._postgres = tx.session.dialect == "postgresql"
 
     def days(self) -> dict[str, int]:
-        """Return the retention, in days, of each project that has one."""
+        """Return the retention period, in days, of each project that has one."""
         rows = self._session.all("SELECT id, policy FROM assent_projects ORDER BY id", {})
         return {row[0]: days for row in rows if (days := _days(row[1]))}
 
     def lock(self, project: str) -> int | None:
-        """Lock a project's holds and policy, and return its retention in days."""
+        """Lock a project's holds and policy, and return its retention period in days."""
         statement = LOCK_TO_PURGE if self._postgres else LOCK_TO_PURGE.removesuffix(" FOR SHARE")
         return _days(self._session.all(statement, {"project_id": project})[0][0])
 
     def old(self, project: str, *, before: int, limit: int) -> list[Old]:
-        """Return and lock the breakpoints that ended by that time and are neither purged nor held."""
+        """Lock and return breakpoints that ended at or before a given time and are neither purged nor on hold."""
         lock = " FOR UPDATE OF b SKIP LOCKED" if self._postgres else ""
         rows = self._session.all(SELECT_OLD + lock, {"project_id": project, "before": before, "limit": limit})
         ids = [row[0] for row in rows]
@@ -220,9 +220,9 @@ class Retention(Store):
         return found
 
     def purge(self, project: str, old: Sequence[Old], told: Sequence[Event]) -> None:
-        """Remove the content of these breakpoints, unless one is held, and record the removal."""
+        """Remove the content of these breakpoints and record the purge; raise if one has changed or is on hold."""
         ids = [event.breakpoint_id for event in told]
-        # Before the words are deleted, because the index needs them to remove a row.
+        # Update the index before the words are deleted, because it needs the words to remove a row.
         if not self._postgres:
             self._on_these(UNINDEX, ids, column="id")
         self._on_these(DELETE_WORDS, ids, column="id")
@@ -239,7 +239,7 @@ class Retention(Store):
         self._delete_files(project, sorted({file.sha256 for each in old for file in each.files if file.sha256}))
 
     def old_runs(self, project: str, *, before: int, limit: int) -> list[str]:
-        """Return and lock the runs that ended by that time and are not held."""
+        """Lock and return runs that ended at or before a given time and are not on hold."""
         lock = " FOR UPDATE OF r SKIP LOCKED" if self._postgres else ""
         rows = self._session.all(SELECT_OLD_RUNS + lock, {"project_id": project, "before": before, "limit": limit})
         return [row[0] for row in rows]
@@ -265,7 +265,7 @@ class Retention(Store):
             self._session.write(BLANK_EVENTS[self._session.dialect], [{"rows": to_json(rows)}])
 
     def _delete_files(self, project: str, digests: list[str]) -> None:
-        """Delete the contents that are no longer used by any breakpoint or run."""
+        """Delete file contents that are no longer used by any breakpoint or run."""
         if not digests:
             return
         these, params = among("sha256", digests, self._session.dialect)

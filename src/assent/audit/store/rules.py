@@ -1,4 +1,4 @@
-"""Complete rules with their events and shadow results in batches, for verification."""
+"""Reads complete rules with their events and shadow results in batches, for verification."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ ORPHANS = (
 
 @dataclass(frozen=True, slots=True)
 class RuleBatch:
-    """A batch of complete rules; `last` is where the next batch starts, or None after the last one."""
+    """A batch of complete rules; `last` is where the next batch starts, or None after the last batch."""
 
     stored: Sequence[StoredRule]
     unreadable: Sequence[Finding]
@@ -77,7 +77,7 @@ class RuleAudit(Store):
         return RuleBatch(stored, unreadable, counted, rows[-1][0] if len(rows) == limit else None)
 
     def histories(self, ids: list[str]) -> dict[str, Sequence[RuleEvent]]:
-        """Return the events of rules, omitting rules with events that cannot be read."""
+        """Return the events of these rules, omitting rules with unreadable events."""
         found: dict[str, Sequence[RuleEvent]] = {}
         for rule_id, rows in self._events(ids).items():
             try:
@@ -161,7 +161,7 @@ def _shadow(row: Row) -> Shadow:
 
 
 def _part(metadata: str | None, name: str) -> Json:
-    """Return a part of an event's metadata, or None if it cannot be read, which the check of that event reports."""
+    """Return part of an event's metadata, or None if it cannot be read; another check reports unreadable events."""
     try:
         return msgspec.json.decode(metadata or "{}").get(name)
     except _UNREADABLE:

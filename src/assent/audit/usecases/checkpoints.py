@@ -1,4 +1,4 @@
-"""Signs checkpoints over all events with the installation's key, and proves inclusion and consistency."""
+"""Signs checkpoints that cover all events with the installation's key, and proves inclusion and consistency."""
 
 import base64
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ from assent.platform.admin_log import AdminLog
 from assent.policy.store.rules import Rules
 
 CHECKPOINT_BATCH = 250
-"""Maximum number of events per checkpoint, because on SQLite other writers wait for it."""
+"""Maximum number of events per checkpoint. On SQLite, creating a checkpoint blocks other writers."""
 SECRET = "checkpoint"  # noqa: S105  # the name of the stored secret
 MAKER = Actor(Kind.SYSTEM, "checkpoints")
 ANCHOR_JOB = "anchor"
@@ -32,7 +32,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Included:
-    """Proof that an event is in the log: its position, and the path from it to the root of a checkpoint."""
+    """Proof that an event is in the log: its position, and the path from the event to a checkpoint's root."""
 
     leaf: Leaf
     path: Sequence[bytes]
@@ -40,17 +40,17 @@ class Included:
 
 @dataclass(frozen=True, slots=True)
 class Inclusion:
-    """What is proven about a breakpoint, rule or admin event chain, and against which checkpoint."""
+    """Proofs for the events of a breakpoint, rule or admin event chain, and the checkpoint that they refer to."""
 
     checkpoint: StoredCheckpoint
     events: Sequence[Included]
     waiting: int
-    """Number of its events that no checkpoint covers yet."""
+    """Number of events that the checkpoint does not cover."""
 
 
 @dataclass(frozen=True, slots=True)
 class Consistency:
-    """Proof that the log at one checkpoint is the beginning of the log at another."""
+    """Proof that the log at one checkpoint is a prefix of the log at another."""
 
     first: StoredCheckpoint
     second: StoredCheckpoint
@@ -59,14 +59,14 @@ class Consistency:
 
 class CheckpointService:
     def __init__(self, keyring: Keyring, random: Callable[[int], bytes], *, tells: bool = False) -> None:
-        """With `tells`, each checkpoint queues a job for the webhook."""
+        """Create the service; if `tells` is True, each checkpoint queues a job for the webhook."""
         self._keyring = keyring
         self._random = random
         self._tells = tells
         self._trouble: str | None = None
 
     def make(self, tx: Transaction) -> int:
-        """Add new events to the log, sign a checkpoint, and return their number. Only one node at a time does this."""
+        """Add new events to the log and sign a checkpoint, on one node at a time; return the number of events."""
         if not tx[Checkpoints].alone():
             return 0
         if not tx[Checkpoints].unsigned(limit=1):
@@ -75,13 +75,13 @@ class CheckpointService:
             key = self._keys(tx)[0]
             seed = self._seed(tx, key)
         except Unavailable as error:
-            # For example, a node without keys. Logged once; the metric of unsigned events shows that it continues.
+            # For example, on a node without keys. Log it only once; the metric of unsigned events shows if it persists.
             if self._trouble != error.message:
                 _log.error("checkpoint_not_signed", error=error.message)
             self._trouble = error.message
             return 0
         self._trouble = None
-        # Read after the key, because creating the first key is an event too.
+        # Read the events after the key, because creating the first key records an event.
         events = tx[Checkpoints].unsigned(limit=CHECKPOINT_BATCH)
         self._extend(tx, events, key, seed)
         return len(events)
@@ -92,7 +92,7 @@ class CheckpointService:
         leaves = [Leaf(subject, seq, tree.size + n, hash_) for n, (subject, seq, hash_) in enumerate(events)]
         nodes = [whole for each in leaves for whole in tree.add(merkle.leaf(entry(each.hash)))]
         number = last.number + 1 if last else 1
-        # If the clock was set back, the checkpoint must still not be older than the previous one.
+        # Even if the clock was set back, a checkpoint must not be older than the previous one.
         at = max(tx.now(), last.at) if last else tx.now()
         signed = Checkpoint(origin=key.origin, number=number, size=tree.size, root=tree.root(), at=at)
         tx[Checkpoints].extend(leaves, nodes)
@@ -107,7 +107,7 @@ class CheckpointService:
         return tx[Checkpoints].every_key()
 
     def rotate(self, tx: Transaction, *, by: Principal) -> list[CheckpointKey]:
-        """Sign with a new key from now on; earlier signatures remain valid."""
+        """Start signing with a new key; earlier signatures remain valid."""
         by.require(Permission.MANAGE)
         tx.acting(by)
         if not by.everywhere:
@@ -135,7 +135,7 @@ class CheckpointService:
     def inclusion(
         self, tx: Transaction, subject_id: str, *, by: Principal, seq: int | None = None, number: int | None = None
     ) -> Inclusion:
-        """Prove that the events of a breakpoint or a rule, or one of them, are in the log of a checkpoint."""
+        """Prove that the events of a breakpoint, rule or admin event chain, or one event, are in the log."""
         by.require(Permission.AUDIT)
         version = _version(tx, subject_id, by=by)
         checkpoint = _checkpoint(tx, number)
@@ -148,7 +148,7 @@ class CheckpointService:
         return Inclusion(checkpoint, included, version - len(leaves))
 
     def consistency(self, tx: Transaction, first: int, second: int | None, *, by: Principal) -> Consistency:
-        """Prove that the log only grew from one checkpoint to another."""
+        """Prove that the log was append-only between two checkpoints."""
         by.require(Permission.AUDIT)
         one, other = _checkpoint(tx, first), _checkpoint(tx, second)
         if one.size > other.size:
@@ -196,7 +196,7 @@ class CheckpointService:
 
 
 def _tree(tx: Transaction, last: StoredCheckpoint | None) -> merkle.Growing:
-    """Return the log's current tree; raise if it does not continue what was signed last."""
+    """Return the log's current tree; raise if it does not match the last signed checkpoint."""
     if last is None:
         return merkle.Growing()
     keys = {each.key_id: each.public for each in tx[Checkpoints].every_key()}
@@ -231,7 +231,7 @@ def _path(tx: Transaction, position: int, size: int) -> list[bytes]:
 
 
 def _version(tx: Transaction, subject_id: str, *, by: Principal) -> int:
-    """Return the number of events of a breakpoint, rule or admin event chain of this project."""
+    """Return the number of events of a breakpoint, rule or admin event chain in this project."""
     if is_admin_chain(subject_id):
         return _chain_version(tx, subject_id, by)
     project = by.project

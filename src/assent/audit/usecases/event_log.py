@@ -1,4 +1,4 @@
-"""The log of all events, for auditors: in pages, or exported as CSV or JSON."""
+"""The log of all events for auditors, as pages or as a CSV or JSON export."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ COLUMNS = (
     "at", "breakpointId", "seq", "type", "actor", "gate", "agentId", "title", "metadata", "previous", "hash",
     "adminChain", "subject",
 )  # fmt: skip
-# Prefixes, also after spaces, that make a spreadsheet read a formula, and characters that it drops before one.
+# Prefixes that make spreadsheets interpret a cell as a formula, and characters that spreadsheets drop before a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%", "＝", "＋", "－", "＠")
 
 
@@ -33,7 +33,7 @@ class EventLogService:
         return await self._database.read(partial(_page, query=query, before=before, limit=limit))
 
     def export(self, query: LogQuery, kind: str, *, by: Principal) -> AsyncIterator[bytes]:
-        """Return all events in batches, each a snapshot; events recorded after the first batch are not included."""
+        """Return all events, read in batches; events recorded after the first batch are not included."""
         by.require(Permission.AUDIT)
         return self._csv(query) if kind == "csv" else self._json(query)
 
@@ -61,7 +61,7 @@ def _page(tx: Transaction, *, query: LogQuery, before: Place | None, limit: int)
 
 
 def subject_of(each: Logged) -> str | None:
-    """Return the subject of an admin event."""
+    """Return the subject of an admin event, or None for other events."""
     return msgspec.json.decode(each.metadata).get("subject") if each.admin else None
 
 
@@ -84,7 +84,7 @@ def _text(metadata: str) -> str:
 
 
 def cell(value: object) -> str:
-    """Write a value so that spreadsheets do not read it as a formula."""
+    """Format a value so that spreadsheets do not interpret it as a formula."""
     text = "" if value is None else str(value)
     return f"'{text}" if text.lstrip(" \u00a0\ufeff").startswith(_FORMULA) else text
 

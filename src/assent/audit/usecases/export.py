@@ -1,8 +1,8 @@
-"""Exports everything an auditor needs to one file of JSON lines that another program can verify completely.
+"""Exports everything that an auditor needs to a single file of JSON lines, which other programs can fully verify.
 
 The order is: a header and the keys; the log, with each checkpoint after the events it covers; events that no checkpoint
 covers yet; the state of every breakpoint and rule; the heads of the admin event chains; the used receipts; and finally
-the number of lines and a hash of them.
+the number of lines and their hash.
 """
 
 import hashlib
@@ -58,7 +58,7 @@ class _Lines:
 
 
 def export(tx: Transaction, write: Write, *, project: str | None = None) -> Exported:
-    """Write a snapshot of everything; with `project`, only its events, each with a proof that the log contains it."""
+    """Write a snapshot of all projects, or of one project with a proof for each of its events in the log."""
     tx[Audit].one_moment()
     lines, last = _Lines(write), tx[Checkpoints].last()
     size = last.size if last else 0
@@ -86,7 +86,7 @@ def export(tx: Transaction, write: Write, *, project: str | None = None) -> Expo
 
 
 def _log(tx: Transaction, lines: _Lines, *, size: int, project: str | None) -> None:
-    """Write the log; with `project`, each event has its inclusion path to the root of the last checkpoint."""
+    """Write the log; with `project`, each event includes its path to the root of the last checkpoint."""
     before: StoredCheckpoint | None = None
     for first in range(0, size, BATCH):
         end = min(first + BATCH, size)
@@ -123,7 +123,7 @@ def _proof(tx: Transaction, position: int, size: int) -> list[str]:
 
 def _event(event: LoggedEvent) -> dict[str, Any]:
     digest = stubbed(event.metadata) if event.type in SPOKEN else None
-    # As text in canonical form, so that a verifier only has to hash it.
+    # Write the metadata as text in canonical form, so that a verifier only has to hash it.
     said = {"purged": digest} if digest else {"metadata": canonical(event.metadata).decode()}
     return {
         "of": event.of,

@@ -27,10 +27,10 @@ FILE_SECONDS = 1.0
 TOLD_AT_ONCE = 100
 LONGEST_LINE = 8 * 1024
 WAITS = (5, 30, 120, 600, 1800, 3600)
-"""Seconds to wait before each retry of the webhook. The last one repeats, because no checkpoint is ever skipped."""
+"""Seconds to wait before each webhook retry. The last value repeats, because checkpoints are never skipped."""
 WEBHOOK = "webhook"
 BEGINNING = '{"number": '
-"""The start of every line in the file, including an incomplete one."""
+"""The start of every line in the file, even of an incomplete line."""
 _log = structlog.get_logger()
 
 
@@ -55,14 +55,14 @@ class AnchorFile:
             return None
 
     def append(self, checkpoints: Sequence[StoredCheckpoint]) -> int:
-        """Append the checkpoints newer than the last line; return how many."""
+        """Append the checkpoints that are newer than the last line; return how many were appended."""
         with self._alone() as file:
             # Read under the lock, because another process may have appended checkpoints.
             last = _last(file)
             newer = [each for each in checkpoints if last is None or each.number > last["number"]]
             text = "".join(map(line_of, newer))
             if _torn(file):
-                # An incomplete line is left as it is, because readers find the complete one below it.
+                # An incomplete line is left as it is, because readers find the complete line below it.
                 text = "\n" + text
             os.write(file, text.encode())
             os.fsync(file)
@@ -79,7 +79,7 @@ class AnchorFile:
             os.close(file)
 
     def lines(self) -> Iterator[tuple[int, Mapping[str, Any] | None]]:
-        """Yield each line with its number, None for an unreadable one; skip one that the next line repeats in full."""
+        """Yield each line's number and content (None if unreadable); skip lines that the next line repeats in full."""
         torn: tuple[int, str] | None = None
         with self.path.open(encoding="utf-8", errors="replace") as file:
             for number, text in enumerate(file, start=1):
@@ -94,7 +94,7 @@ class AnchorFile:
 
 
 def told(checkpoint: StoredCheckpoint) -> dict[str, Any]:
-    """Return what is published about a checkpoint; only the note is authoritative, the rest is for human readers."""
+    """Return the published form of a checkpoint. Only the note is authoritative; the rest is for human readers."""
     return {
         "number": checkpoint.number,
         "size": checkpoint.size,
@@ -134,7 +134,7 @@ class Anchoring:
             await asyncio.sleep(FILE_SECONDS)
 
     async def write_file(self) -> int:
-        """Append missing checkpoints and return how many; raise Disagreement if the file belongs to another log."""
+        """Append missing checkpoints and return how many; raise Disagreement if the file belongs to a different log."""
         if self._file is None:
             return 0
         written = 0
@@ -152,7 +152,7 @@ class Anchoring:
             return
         now = self._clock.now()
         state, newer = await self._database.read(_untold)
-        # If a retry is scheduled, it will send this checkpoint too.
+        # A scheduled retry will also send this checkpoint.
         waits_for_another = state.next_at is not None and state.next_at > now and not job.get("again")
         if not newer or waits_for_another:
             return
@@ -181,7 +181,7 @@ class Anchoring:
         if isinstance(error, Transient):
             wait = max(wait, error.retry_after or 0)
         if isinstance(error, Permanent):
-            # No other receiver exists, so wait until an operator corrects the address and send missed checkpoints then.
+            # There is only one receiver, so keep retrying until an operator corrects the address.
             wait = WAITS[-1]
         _log.warning("checkpoint_publish_failed", error=str(error), attempts=attempts, wait=wait)
         missed = Anchored(state.number, attempts, self._clock.now() + wait * SECOND, str(error))
@@ -220,7 +220,7 @@ def _later(tx: Transaction, *, missed: Anchored, wait: float) -> None:
 
 def _last(file: int) -> Mapping[str, Any] | None:
     """Return the last complete line."""
-    # Two lines are enough, because only the last one can be incomplete.
+    # Reading two lines is enough, because only the last line can be incomplete.
     size = os.fstat(file).st_size
     tail = os.pread(file, 2 * LONGEST_LINE, max(0, size - 2 * LONGEST_LINE)).decode("utf-8", "replace")
     lines = tail.split("\n")

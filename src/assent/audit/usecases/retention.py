@@ -1,4 +1,4 @@
-"""Deletes content after a project's retention period, unless it is under a legal hold."""
+"""Deletes content after a project's retention period, unless the content is under a legal hold."""
 
 from assent.audit.chain_checks import kept_digest, purge
 from assent.audit.store.retention import Hold, Holds, Old, Retention
@@ -14,7 +14,7 @@ DAY = 24 * 3600 * SECOND
 
 class RetentionService:
     def place(self, tx: Transaction, *, by: Principal, reason: str, breakpoint_id: str | None = None) -> Hold:
-        """Exempt a breakpoint, or a whole project, from purging until the hold is lifted."""
+        """Exempt a breakpoint or an entire project from purging until the hold is lifted."""
         by.require(Permission.MANAGE)
         tx.acting(by)
         tx[Projects].get(by.project)
@@ -40,7 +40,7 @@ class RetentionService:
         return tx[Holds].every(tx[Projects].get(by.project).id)
 
     def purge_due(self, tx: Transaction) -> int:
-        """Purge a batch of breakpoints and runs that ended too long ago; return how many."""
+        """Purge a batch of breakpoints and runs whose retention period has ended; return how many were purged."""
         purged = 0
         for project in tx[Retention].days():
             # Read the policy again under the lock, because it may have changed.

@@ -35,7 +35,7 @@ Place = TypeVar("Place")
 
 BATCH = 500
 FILES = 4
-"""Files per batch, because their complete contents are read into memory."""
+"""Maximum number of files per batch; low because their complete contents are read into memory."""
 WORKER_ALIVE = 30 * SECOND
 
 
@@ -57,14 +57,14 @@ class Audited:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A promise, the number of rows checked, and those that violate it."""
+    """A promise, the number of rows checked, and the violations found."""
 
     name: str
     promise: str
     looked_at: int
     findings: Sequence[Finding]
     nothing: str | None = None
-    """Why there was nothing to check; the promise then neither holds nor fails."""
+    """Why nothing was checked, if applicable; in that case, the promise was neither confirmed nor violated."""
 
     @property
     def holds(self) -> bool:
@@ -105,7 +105,7 @@ Acknowledged = Mapping[str, Any]
 
 
 class AuditService:
-    """Read-only. Each batch is a snapshot, so an audit can run while the server is working."""
+    """Runs read-only audits. Each batch is read from a snapshot, so an audit can run while the server is in use."""
 
     def __init__(self, database: Database[Transaction], *, anchor_file: Path | None = None) -> None:
         self._database = database
@@ -122,8 +122,8 @@ class AuditService:
     ) -> Audited:
         """Recompute every chain and digest, and compare each row with the state that its events produce.
 
-        Without a project or breakpoint, also verify the log of all events and its checkpoints, which covers all
-        projects.
+        Without a project or breakpoint, also verify the log of all events, which covers all projects, and its
+        checkpoints.
         """
         audited = Audited()
         only = {"project": project, "breakpoint_id": breakpoint_id}
@@ -151,7 +151,7 @@ class AuditService:
             audited.findings += await self._database.read(partial(verify_unrecorded, project=project))
 
     async def _through(self, batch: Callable[..., Place | None], start: Place, progress: Callable[[], None]) -> None:
-        """Process all batches; each returns where the next one starts."""
+        """Process all batches; each batch returns where the next batch starts."""
         after: Place | None = start
         while after is not None:
             after = await self._database.read(partial(batch, after=after))
@@ -160,7 +160,7 @@ class AuditService:
     async def check(
         self, acknowledged: Sequence[Acknowledged] = (), *, progress: Callable[[Audited], None] = lambda _: None
     ) -> list[Check]:
-        """Check every promise in turn; `acknowledged` are results that clients received, which must still be stored."""
+        """Check every promise; `acknowledged` contains results that clients received and that must still be stored."""
         audited = await self.verify(progress=progress)
         checks = [await self._database.read(partial(_check, name=name, audited=audited)) for name in PROMISES]
         if acknowledged:
@@ -187,7 +187,7 @@ def _batch(tx: Transaction, *, audited: Audited, after: int, only: Mapping[str, 
         audited.purged += stored.purged_at is not None
         audited.findings += findings(stored)
     audited.findings += _decided_by_rules(tx, batch.stored)
-    # Read in the same snapshot as the breakpoints.
+    # Read the route log in the same snapshot as the breakpoints.
     log = route_log(tx)
     for stored in batch.stored:
         audited.findings += routing_findings(stored, log)
@@ -195,7 +195,7 @@ def _batch(tx: Transaction, *, audited: Audited, after: int, only: Mapping[str, 
 
 
 def _decided_by_rules(tx: Transaction, batch: Sequence[Stored]) -> Iterator[Finding]:
-    """Compare what rules did to breakpoints with the rules as they were at that time."""
+    """Compare the effects of rules on breakpoints with the rule versions that were current at the time."""
     names = {name for each in batch if (name := approving(each))}
     histories = tx[Audit].rules.histories(sorted(names)) if names else {}
     told = {each.breakpoint.id: rules for each in batch if (rules := shadows_told(each))}
@@ -274,7 +274,7 @@ def _found(audited: Audited, name: str) -> list[Finding]:
 
 
 def _while_somebody_works(tx: Transaction, name: str, audited: Audited) -> Check:
-    """Skip the check while no worker is running, because overdue work is then expected."""
+    """Skip the check if no worker is running, because overdue work is expected in that case."""
     if tx[Audit].worker_seen(tx.now() - WORKER_ALIVE):
         return _by_question(tx, name, audited)
     return Check(name, PROMISES[name], 0, (), "no worker is running")
@@ -320,7 +320,7 @@ _HOW: Mapping[str, Callable[[Transaction, str, Audited], Check]] = {
 
 
 def _stored_too(tx: Transaction, *, check: Check, acknowledged: Sequence[Acknowledged]) -> Check:
-    """Add a finding for each result that was acknowledged to a client but is missing or different now."""
+    """Add a finding for each result that was acknowledged to a client but is now missing or different."""
     there = tx[Audit].outcomes([each["id"] for each in acknowledged])
     lost = [
         Finding(Part.ANSWERS, each["id"], None, f"it was acknowledged as {_outcome(each)}, but {_instead(each, there)}")
@@ -335,7 +335,7 @@ def _outcome(acknowledged: Acknowledged) -> str:
 
 
 def _instead(acknowledged: Acknowledged, there: Mapping[str, tuple[str, str | None]]) -> str | None:
-    """Describe the stored outcome if it contradicts the acknowledged one; a pending breakpoint may have ended since."""
+    """Describe the stored outcome if it contradicts the acknowledged outcome; a pending breakpoint may have ended."""
     found = there.get(acknowledged["id"])
     if found is None:
         return "it does not exist"

@@ -1,4 +1,4 @@
-"""Verifies the chains of admin events, and that the current state follows from them."""
+"""Verifies the admin event chains, and that the current state results from their events."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -20,7 +20,7 @@ def verify_chains(tx: Transaction, *, project: str | None) -> tuple[list[Finding
     tx[Audit].one_moment()
     rows, heads = tx[Audit].admin.chains(project), tx[Audit].admin.heads(project)
     fold = Fold(KINDS)
-    # The baseline is in the installation's chain, which is not part of the chains of one project.
+    # The baseline is in the installation's chain, which is not among the chains of a single project.
     fold.begun = project is not None and has_baseline(tx)
     found: list[Finding] = []
     for chain_id, each in groupby(rows, key=lambda row: str(row[0])):

@@ -1,4 +1,4 @@
-"""Runs verifications started from a page: one at a time, with their progress and findings."""
+"""Runs verifications that are started from a page, one at a time, and tracks their progress and findings."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ _log = structlog.get_logger()
 
 @dataclass(slots=True)
 class Checking:
-    """A verification, which is known only to the node that runs it, until that node stops."""
+    """A verification, kept only in the memory of the node that runs it."""
 
     id: str
     project: str

@@ -1,4 +1,4 @@
-"""Verifies the log of all events: it matches what was signed and published, and contains every event."""
+"""Verifies that the log of all events is complete and matches the signed and published checkpoints."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -20,7 +20,7 @@ ANCHORS = 200
 
 
 class LogAudit:
-    """Read-only. Each batch is a snapshot; entries added after the first batch are not checked."""
+    """Verifies the log without changing it. Each batch is a snapshot; entries added after the first are not checked."""
 
     def __init__(self, database: Database[Transaction], anchor_file: Path | None) -> None:
         self._database = database
@@ -33,10 +33,10 @@ class LogAudit:
         keys: Mapping[str, bytes] | None = None,
         anchors: Path | None = None,
     ) -> None:
-        """Verify the log; report findings, with the number of entries and checkpoints checked for them.
+        """Verify the log in batches; report each batch's findings and how many entries and checkpoints were checked.
 
-        Without keys, those in the database are trusted; then only an anchor file can reveal that everything was signed
-        again with another key.
+        Without `keys`, the keys in the database are trusted. In that case, only an anchor file can reveal that
+        everything was signed again with a different key.
         """
         size, log, findings = await self._database.read(partial(_begin, keys=keys))
         found(findings, 0, 0)

@@ -31,7 +31,7 @@ breakpoints = router("breakpoints")
 
 
 def once_of(key: str | None, body: object, *scope: str) -> Once | None:
-    """Fingerprint the body and its scope, so that reusing a key for another breakpoint is a mismatch."""
+    """Fingerprint the body and its scope, so that reusing a key for a different breakpoint counts as a mismatch."""
     if key is None:
         return None
     if not _KEY.fullmatch(key):
@@ -50,7 +50,7 @@ async def create(request: Request) -> Response:
 
 
 async def raised(services: Services, who: Principal, sent: Json, *, key: str | None) -> Whole | str:
-    """Create the requested breakpoint; return it, or the id of the one created earlier with the same key."""
+    """Create a breakpoint and return it, or return the ID of the breakpoint created earlier with the same key."""
     checked(sent, wire.CreateBreakpoint)
     services.creates.take(who.token_id or who.id, per_minute=who.creates_per_minute, what="breakpoints")
     wanted = draft(sent)

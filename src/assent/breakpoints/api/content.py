@@ -1,4 +1,4 @@
-"""Serves files from agents to browsers in a form that cannot execute."""
+"""Serves agents' files with content types that browsers do not execute."""
 
 from urllib.parse import quote
 
@@ -8,7 +8,7 @@ from assent.breakpoints.store.files import FileEntry
 
 SANDBOX = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; object-src 'none'"
 CLOSED = f"{SANDBOX}; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
-"""For a file that is opened directly; it cannot be embedded in a page."""
+"""The policy for files that are opened directly; pages cannot embed them."""
 _IMAGES = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",
@@ -19,7 +19,7 @@ _TEXTS = frozenset({"markdown", "html", "code", "text", "diff", "json"})
 
 
 def safe_type(entry: FileEntry) -> str:
-    """Return a type that cannot execute. Images are detected by their content; the declared format is not trusted."""
+    """Return a type that browsers do not execute. Images are detected by content, regardless of the declared format."""
     content = entry.content or b""
     for magic, kind in _IMAGES.items():
         if content.startswith(magic):
@@ -31,7 +31,7 @@ def safe_type(entry: FileEntry) -> str:
 
 def file_response(entry: FileEntry) -> Response:
     kind = safe_type(entry)
-    # The agent chooses the name, which must not be able to break out of the header.
+    # The agent chooses the name, so quote it to prevent header injection.
     name = quote(entry.path.rsplit("/", 1)[-1], safe="")
     shown = "inline" if kind != "application/octet-stream" else "attachment"
     headers = {

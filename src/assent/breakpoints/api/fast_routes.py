@@ -62,6 +62,6 @@ _PARTS_OF_ONE = "/api/breakpoints/{breakpoint_id}".count("/") + 1
 
 
 def _last_word(path: str) -> str:
-    """Return the literal that distinguishes a route from others with as many parts, or "" for a parameter."""
+    """Return the last segment of a route's path, or "" if it is a parameter."""
     last = path.rsplit("/", 1)[-1]
     return "" if last.startswith("{") else last

@@ -1,4 +1,4 @@
-"""Context files: uploaded as bytes, and downloaded in a form that cannot execute."""
+"""API endpoints that upload and download context files. Downloads have types that browsers do not execute."""
 
 from functools import partial
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""The history endpoint: past breakpoints with their outcomes and response times, and statistics of a gate."""
+"""The history endpoint: past breakpoints with their outcomes and response times, and statistics for a gate."""
 
 from dataclasses import replace
 from typing import Any

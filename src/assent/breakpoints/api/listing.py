@@ -1,4 +1,4 @@
-"""The list endpoint; unknown filters are errors, because ignoring a misspelled one would list everything."""
+"""The list endpoint and its filters."""
 
 from collections.abc import Collection, Mapping
 from functools import partial
@@ -58,7 +58,7 @@ def known_filters(request: Request, known: frozenset[str]) -> QueryParams:
 
 
 def single_filters(request: Request, known: Collection[str]) -> dict[str, str]:
-    """Parse filters that can be given only once, because a second value would be ignored."""
+    """Parse filters, and reject repeated ones, because a second value would be ignored."""
     params = known_filters(request, frozenset(known))
     for name in params:
         if len(params.getlist(name)) > 1:
@@ -67,7 +67,7 @@ def single_filters(request: Request, known: Collection[str]) -> dict[str, str]:
 
 
 def documented(parameters: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the OpenAPI parameters of filters that are parsed by hand; a schema can include a description."""
+    """Return the OpenAPI parameters for filters that FastAPI does not parse; a schema can include a description."""
     return {"parameters": [_parameter(name, dict(schema)) for name, schema in parameters.items()]}
 
 
@@ -77,7 +77,7 @@ def _parameter(name: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 async def list_query(request: Request, services: Services, who: Principal) -> Query:
-    """Parse the filters; raise for unknown ones, because ignoring a misspelled one would list everything."""
+    """Parse the filters, and reject unknown ones, because ignoring a misspelled filter would list everything."""
     params = known_filters(request, LIST_PARAMETERS)
     statuses = tuple(dict.fromkeys(params.getlist("status"))) or STATUSES
     if unknown := set(statuses) - set(STATUSES):
@@ -117,7 +117,7 @@ async def _experts(expert: str | None, assigned: str | None, services: Services,
     if who.kind is not Kind.PERSON:
         raise InvalidRequest.at("query assignedTo", "can be used only with a person's token or session")
     names = await services.database.read(partial(services[PeopleService].expert_names, by=who))
-    # Without names, the list would not be filtered; no expert has an empty name, so it matches nothing.
+    # An empty tuple would disable the filter. No expert has an empty name, so ("",) matches nothing.
     return tuple(name for name in names if expert is None or name == expert) or ("",)
 
 

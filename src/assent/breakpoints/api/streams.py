@@ -1,4 +1,4 @@
-"""Server-sent events about changes in a project. They are only hints, after which clients read again."""
+"""Server-sent events about changes in a project. They are only hints that tell clients to read the data again."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -19,14 +19,14 @@ async def _always() -> bool:
 
 
 class ChangeStream(Response):
-    """Streams the hints of one inbox until the client disconnects; rechecks `allowed` at least at every beat."""
+    """Streams an inbox's hints until the client disconnects; rechecks `allowed` at least once per beat."""
 
     media_type = "text/event-stream"
 
     def __init__(
         self, hub: Hub, project: str, holder: str, *, allowed: Allowed = _always, beat: float = HEARTBEAT
     ) -> None:
-        # nginx would otherwise buffer the stream, and Starlette sets the length of the empty body.
+        # Without X-Accel-Buffering, nginx would buffer the stream. Starlette sets the length of the empty body.
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._hub = hub
@@ -39,7 +39,7 @@ class ChangeStream(Response):
         scope["waited"] = True
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         inbox = self._hub.open_inbox(self._project, self._holder)
-        # Sent only once the inbox is open, so a client that reads again on this message misses no change.
+        # Sent only once the inbox is open, so a client that reads the data after this message does not miss a change.
         await send({"type": "http.response.body", "body": b": listening\n\n", "more_body": True})
         gone = asyncio.ensure_future(_gone(receive))
         # Closing the inbox also wakes the loop below.
@@ -60,7 +60,7 @@ class ChangeStream(Response):
 
     async def _send_hints(self, inbox: Inbox, send: Send) -> None:
         inbox.ready.clear()
-        # Taken before sending, because more hints may arrive meanwhile.
+        # Taken before sending, because more hints may arrive in the meantime.
         hints, inbox.hints = inbox.hints, {}
         for hint in hints.values():
             await send({"type": "http.response.body", "body": views.hint(hint), "more_body": True})

@@ -1,4 +1,4 @@
-"""Renders rows as JSON; stored documents are inserted unchanged, without parsing and encoding them again."""
+"""Renders rows as JSON; stored documents are inserted unchanged, without being parsed and encoded again."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -92,7 +92,7 @@ class Rendered:
         if len(body) > self._largest:
             return
         if len(self._bodies) >= self._entries:
-            # Dictionaries keep the order of insertion, so this removes the oldest entry.
+            # Dictionaries preserve insertion order, so this removes the oldest entry.
             del self._bodies[next(iter(self._bodies))]
         self._bodies[breakpoint_id] = (version, body)
 
@@ -109,7 +109,7 @@ def experts(seats: str) -> msgspec.Raw:
     if seats == "[]":
         return _NO_EXPERTS
     asked: list[tuple[str, list[str], bool]] = msgspec.json.decode(seats)
-    # The agent did not request the seat that was added for the owner, but the absent experts it replaces.
+    # The server added the owner's seat; the agent requested the absent experts that the owner replaces.
     names = [name for seat, absent, added in asked for name in (absent if added else [seat, *absent])]
     return msgspec.Raw(_encode(names))
 
@@ -119,7 +119,7 @@ def summary_view(row: Summary) -> SummaryView:
 
 
 def _summary_values(row: Summary) -> tuple[Any, ...]:
-    """Return the fields of a SummaryView in order; both views begin with them."""
+    """Return the fields of a SummaryView in order. A WholeView begins with the same fields."""
     due = moment(row.due_at) if row.due_at != NEVER else None
     ended = moment(row.ended_at) if row.ended_at is not None else None
     return (
@@ -175,7 +175,7 @@ def whole(row: Whole, feedback: Sequence[Row], responses: Sequence[Response]) ->
 
 
 def with_pending(body: bytes, pending: Sequence[PendingAnswer]) -> bytes:
-    """Append the answers in undo windows to a cached body, because they change without a new version."""
+    """Append pending answers to a cached body, because they can change without a new version of the breakpoint."""
     if not pending:
         return body
     shown = [{"by": each.person, "approved": each.approved, "dueAt": iso(each.due_at)} for each in pending]
@@ -240,7 +240,7 @@ def hint(found: Hint) -> bytes:
 
 
 class RenderedBreakpoints:
-    """The caches of encoded breakpoints, complete and as rows of a list."""
+    """Caches of encoded breakpoints, both complete and as list rows."""
 
     def __init__(self) -> None:
         self.whole = Rendered(entries=4_096, largest=16_384)

@@ -1,4 +1,4 @@
-"""Waiting for an answer: the long poll, the events of a breakpoint, and the hints of an inbox."""
+"""Waiting for an answer: the long poll, a breakpoint's event stream, and the stream of hints for inboxes."""
 
 import asyncio
 import re
@@ -24,7 +24,7 @@ from assent.http.waiters import Woken, parked
 MAX_WAIT = 30.0
 DRAINING = ((b"retry-after", b"0"), (b"connection", b"close"))
 TICK = 0.001
-"""The event loop's timers have a resolution of a millisecond and can fire slightly early."""
+"""The event loop's timers have millisecond resolution and can fire slightly early."""
 _NUMBER = re.compile(r"[0-9]{1,20}(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,3})?")
 
 
@@ -40,7 +40,7 @@ async def status(request: Request) -> Response:
     else:
         row = await services[InboxService].status(breakpoint_id, who)
         if who.kind is Kind.AGENT:
-            # An agent that polls counts as present, like one that waits.
+            # Agents that poll count as present, just like agents that wait.
             services.hub.heard(row.id)
     body = views.status(row, await services[InboxService].feedback(row))
     return ReadyJson(body, more=DRAINING if services.hub.draining else ())
@@ -57,7 +57,7 @@ def _seconds(text: str | None) -> float:
 
 
 async def _wait(request: Request, services: Services, who: Principal, breakpoint_id: str, seconds: float) -> StatusRow:
-    """Register before the first read, so that no change is missed; continue waiting after a wake-up without news."""
+    """Register before the first read, so that no change is missed; continue waiting after a spurious wake-up."""
     check_quota(services, who)
     request.scope["waited"] = True
     loop = asyncio.get_running_loop()
@@ -73,8 +73,8 @@ async def _wait(request: Request, services: Services, who: Principal, breakpoint
                 raise Unauthenticated(msg)
             services.hub.rearm(waiter)
             row = await services[InboxService].status(breakpoint_id, who)
-            # A timeout before the end of the wait is about the deadline. Wait on, because only the read that follows
-            # knows whether the deadline has passed: it may be governed by another clock than this wait.
+            # A timeout before the end of the wait means that the deadline may have passed. Keep waiting, because only
+            # the read can tell: the deadline may be governed by a different clock from this wait.
             at_deadline = woken is Woken.TIMEOUT and loop.time() < until
             if woken is not Woken.CHANGED and not at_deadline:
                 break
@@ -95,12 +95,12 @@ def check_quota(services: Services, who: Principal) -> None:
 
 
 async def stream(request: Request) -> Response:
-    """Stream the events of one breakpoint up to the one that ends it."""
+    """Stream a breakpoint's events until the breakpoint ends."""
     services, who = services_of(request), principal_of(request)
     row = await services[InboxService].status(known_id(request.path_params["breakpoint_id"]), who)
     check_quota(services, who)
     last = request.headers.get("last-event-id", "0")
-    # With a number beyond the last event, the stream would skip every event up to it.
+    # If the number were beyond the last event, the stream would skip every event up to that number.
     if not last.isascii() or not last.isdigit() or len(last) > 9 or int(last) > row.version:  # noqa: PLR2004
         raise InvalidRequest.at("header Last-Event-ID", "must be the seq of one of this breakpoint's events")
     # A HEAD request must not wait for events.
@@ -110,7 +110,7 @@ async def stream(request: Request) -> Response:
 
 
 class EventStream(Response):
-    """Streams the events of one breakpoint, and ends after the last one."""
+    """Streams a breakpoint's events, and closes after the final event."""
 
     media_type = "text/event-stream"
 
@@ -133,7 +133,7 @@ class EventStream(Response):
                 if ended:
                     break
                 row = await self._services[InboxService].status(self._id, self._who)
-                # An event has been recorded since the events were read.
+                # Another event was recorded after the events were read.
                 if row.version > self._after:
                     continue
                 # The client resumed after the last event: browsers reconnect when the server closes the stream.
@@ -158,7 +158,7 @@ class EventStream(Response):
 
 
 async def changes(request: Request) -> Response:
-    """Stream hints about changes in the project, after which an inbox reads its list again."""
+    """Stream hints about changes in the project, which tell inboxes to read their lists again."""
     services, who = services_of(request), principal_of(request)
     who.require(Permission.READ)
     if who.kind is Kind.AGENT:

@@ -136,7 +136,7 @@ def ask_here(body: Mapping[str, Any], *, chosen: bool) -> "Outcome":
 
 
 def here_code(outcome: "Outcome", *, chosen: bool) -> int:
-    """Return the exit code; 13 means that the question could not be asked, which is not an answer."""
+    """Return the exit code; 13 means that the question could not be asked, so there is no answer."""
     if not outcome.unseen:
         return exit_code(outcome.status)
     output.remark(

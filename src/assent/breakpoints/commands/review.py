@@ -106,7 +106,7 @@ def show(breakpoint_id: Id, *, as_json: Json = False) -> None:
 
 
 def _describe(found: Breakpoint, *, console: Console = output.out) -> None:
-    """Print what a reviewer decides on."""
+    """Print the content that a reviewer approves or rejects."""
     payload = found.payload
     does, _ = action(payload)
     output.fields(
@@ -175,7 +175,7 @@ def approve(  # noqa: PLR0913  # one parameter per option
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Answer to a form field (repeatable)")
     ] = None,
     confirm: Annotated[
-        str | None, typer.Option(metavar="GATE", help="Gate name, which is required if the risk is high")
+        str | None, typer.Option(metavar="GATE", help="Gate name (required for high-risk breakpoints)")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt")] = False,
     as_json: Json = False,
@@ -198,14 +198,14 @@ def approve(  # noqa: PLR0913  # one parameter per option
             option=option,
             answers=_answers(answer, shown.payload.get("form")),
             confirm=confirm,
-            # The server refuses the approval if the content is not what was displayed.
+            # The server refuses the approval if the content differs from what was displayed.
             digest=shown.digest,
         )
     _print_decided(decided, as_json=as_json)
 
 
 def _refuse_unseen(*, yes: bool) -> None:
-    """Require --yes without a terminal, because the output of a script may go unread."""
+    """Require --yes if there is no terminal, because a script's output may go unread."""
     if not yes and not sys.stdin.isatty():
         output.remark(
             "Not approved: confirmation requires a terminal. Use --yes to skip the confirmation.", style="red"
@@ -214,7 +214,7 @@ def _refuse_unseen(*, yes: bool) -> None:
 
 
 def _answers(given: Sequence[str] | None, form: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Parse NAME=VALUE pairs; values of form fields that are not strings are parsed as JSON if possible."""
+    """Parse NAME=VALUE pairs. Values of non-string form fields are parsed as JSON if possible."""
     properties: Mapping[str, Any] = (form or {}).get("properties") or {}
 
     def read(name: str, text: str) -> Any:  # noqa: ANN401  # any JSON value

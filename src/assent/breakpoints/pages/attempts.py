@@ -1,4 +1,4 @@
-"""The previous attempt of a breakpoint: its feedback, and what the agent has changed since."""
+"""A breakpoint's previous attempt: the feedback on it, and what the agent has changed since then."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ VERSION = 1
 KEPT_BYTES = 8 * 1024 * 1024
 MAX_CHARACTERS = 256 * 1024
 MAX_SHOWN_LINES = 2_000
-# Files and the question are compared separately; the other fields differ in every attempt and are shown above.
+# The question is compared separately. The other two fields differ in every attempt and are shown above the comparison.
 _APART = frozenset({"question", "attempt", "previousFeedback"})
 NOTHING = Markup()
 
@@ -31,7 +31,7 @@ _cache = Cache(KEPT_BYTES)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change: a diff, or a description."""
+    """A change, shown as a diff or a description."""
 
     what: str
     path: str = ""
@@ -45,11 +45,11 @@ class ShownAttempt:
     said: Sequence[Comment]
     changes: Sequence[Change]
     compared: bool
-    """False if the content of either attempt was purged, so that a comparison is not possible."""
+    """False if the content of either attempt was purged, which makes a comparison impossible."""
 
 
 def shown_attempt(found: Previous, row: Whole) -> ShownAttempt:
-    """Compare two attempts. Do not call it on the event loop, because it is slow."""
+    """Compare two attempts. Do not call this function on the event loop, because it is slow."""
     compared = row.purged_at is None and found.row.purged_at is None
     changes = list(_changes(found, row)) if compared else []
     return ShownAttempt(found.row, found.comments, changes, compared)
@@ -70,7 +70,7 @@ def _changes(found: Previous, row: Whole) -> Iterator[Change]:
 
 
 def _told(row: Whole, payload: Mapping[str, Any]) -> str:
-    """Return the content without question and files as formatted JSON with sorted keys."""
+    """Return the content, without the question and files, as formatted JSON with sorted keys."""
     rest = {name: value for name, value in payload.items() if name not in _APART}
     context = rest.get("context")
     if isinstance(context, dict):
@@ -97,8 +97,8 @@ def _file(pair: Pair) -> Change:
 
 
 def _why_not(pair: Pair) -> str:
-    assert pair.before is not None, "it is in both"
-    assert pair.after is not None, "the same"
+    assert pair.before is not None, "the file is in both attempts"
+    assert pair.after is not None, "the file is in both attempts"
     if pair.after.sha256 is None:
         return "Provided last time, but not this time."
     if pair.before.sha256 is None:

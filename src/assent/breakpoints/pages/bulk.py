@@ -1,4 +1,4 @@
-"""Bulk answers for breakpoints of one gate, with a single undo; excludes high risk and those that need input."""
+"""Bulk answers for a gate's breakpoints, with a single undo. High-risk ones and those that need input are excluded."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,7 +30,7 @@ UNPROCESSABLE = 422
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The selected breakpoints that can be answered together, and the others with the reason."""
+    """The selected breakpoints that can be answered together, and those that cannot, with the reasons."""
 
     rows: list[Whole]
     left_out: list[tuple[Whole, str]]
@@ -57,7 +57,7 @@ async def decide(visit: Visit) -> Response:
     refused = [(row, f"Answer this breakpoint individually: {why.rstrip('.')}.") for row, why in chosen.left_out]
     answer = Answer(approved=approved, comment=comment or None)
     for row in chosen.rows:
-        # One transaction each, so that a breakpoint that was decided meanwhile does not affect the others.
+        # Use one transaction per breakpoint, so that a breakpoint decided in the meantime does not affect the others.
         # The form contains the digests that the confirmation page showed, so a changed breakpoint is refused.
         answer = replace(answer, digest=visit.form.get(f"{PICK}{row.id}", ""))
         use_case = partial(
@@ -67,7 +67,7 @@ async def decide(visit: Visit) -> Response:
             await visit.site.database.write(use_case, locks=row.id)
         except AssentError as error:
             refused.append((row, trouble(error, {}).text))
-    # Leave a notice for each, because the redirect can report only their number.
+    # Leave a notice for each refused answer, because the redirect can report only how many there are.
     for row, why in refused:
         refuse = partial(visit.site[HoldingService].refuse, breakpoint_id=row.id, answer=answer, by=visit.who, why=why)
         await visit.site.database.write(refuse)
@@ -82,7 +82,7 @@ async def draft(visit: Visit, error: AssentError) -> Response:
 
 
 async def undo(visit: Visit) -> Response:
-    """Undo the pending answers of a batch, and report how many have already taken effect."""
+    """Undo a batch's pending answers, and report how many answers have already taken effect."""
     params = visit.request.query_params
     use_case = partial(visit.site[HoldingService].take_back_batch, batch=params.get("batch", ""), by=visit.who)
     asked = replace(asked_in(visit.request), cursor="", shown="")
@@ -124,7 +124,7 @@ async def _chosen(visit: Visit) -> Chosen:
 
 
 async def _why_not(visit: Visit, row: Whole) -> str | None:
-    """Return why the visitor cannot answer it in bulk: they are not eligible, or only as an override or deputy."""
+    """Return why the visitor cannot answer in bulk: not eligible, or eligible only by override or as a deputy."""
     use_case = partial(visit.site[BreakpointService].standing, breakpoint_id=row.id, by=visit.who)
     try:
         standing = await visit.site.database.read(use_case)
@@ -136,7 +136,7 @@ async def _why_not(visit: Visit, row: Whole) -> str | None:
 
 
 def why_alone(row: Whole, gate: str, *, approved: bool) -> str | None:
-    """Return why a breakpoint must be answered individually, or None if it can be answered with others of its gate."""
+    """Return why a breakpoint must be answered individually, or None if it can be answered with others at its gate."""
     payload: dict[str, Any] = msgspec.json.decode(row.payload)
     alone = {
         "already decided": row.status != "waiting",

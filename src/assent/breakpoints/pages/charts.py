@@ -13,7 +13,7 @@ _SMALL = 10
 
 
 def duration(seconds: float | None) -> str:
-    """Format a duration with one unit."""
+    """Format a duration in a single unit."""
     if seconds is None:
         return "–"
     for size, limit, unit in ((1, MINUTE, "s"), (MINUTE, HOUR, "min"), (HOUR, 2 * DAY_SECONDS, "h")):
@@ -84,7 +84,7 @@ class Chart:
 
     @property
     def lines(self) -> list[Line]:
-        """The values as lines of a table, newest first."""
+        """The values as rows of a table, newest first."""
         return [
             Line(at, self._label(at), [self._text(each.values[n]) for each in self.series])
             for n, at in reversed(list(enumerate(self.at)))

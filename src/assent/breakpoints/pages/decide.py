@@ -50,7 +50,7 @@ async def confirm(visit: Visit) -> Response:
         answer = answer_of(visit.form, row)
         if answer.digest != row.digest:
             raise DigestMismatch(shown=answer.digest, stored=row.digest)
-        # Reviewers type the gate name on the confirmation page, so check the rest as if it had been typed.
+        # Reviewers type the gate name on the confirmation page, so check the rest as if they had already typed it.
         terms(row).check(replace(answer, confirm=row.gate))
         if row.status != "waiting":
             raise _ended(row)
@@ -64,7 +64,7 @@ async def confirm(visit: Visit) -> Response:
 
 
 async def _refused(visit: Visit, row: Whole, error: AssentError) -> Response:
-    """Show the breakpoint's page with the submitted values and the error, also if a script requested the dialog."""
+    """Show the breakpoint's page with the submitted values and the error, even if a script requested the dialog."""
     response = await detail_page(visit, row, error)
     if visit.region == "dialog":
         response.headers["HX-Retarget"] = "#detail"
@@ -87,13 +87,13 @@ async def _decide(visit: Visit, row: Whole, answer: Answer) -> Response:
     except ConfirmationRequired:
         return await _confirm_page(visit, row, answer, retry=True)
     except AssentError as error:
-        # Load it again, because the error may report a change.
+        # Load the breakpoint again, because the error may be due to a change.
         return await detail_page(visit, await load(visit), error)
     return await onwards(visit, row)
 
 
 async def onwards(visit: Visit, row: Whole) -> Response:
-    """Redirect to the next pending breakpoint, with a notice about the answered one."""
+    """Redirect to the next pending breakpoint, and show a notice about the one just answered."""
     asked = asked_in(visit.request)
     following = await upcoming(visit, row, asked)
     path = f"/breakpoints/{following.row.id}" if following else "/"
@@ -159,11 +159,11 @@ def answer_of(form: Mapping[str, str], row: Whole) -> Answer:
     """Return the answer in a submitted form; a rejection contains only its reason."""
     payload: dict[str, Any] = msgspec.json.decode(row.payload)
     decision, said = form.get("decision"), _text(form, "comment")
-    # An empty digest never matches, so a form that does not state which content it showed is refused.
+    # An empty digest never matches, so a form without a digest is refused.
     digest = form.get("digest", "")
     if decision == REJECT:
         return Answer(approved=False, comment=reason(said), digest=digest)
-    # Options can be buttons, which are pressed instead of Approve.
+    # Options can be shown as buttons that replace Approve.
     if decision != APPROVE and not (decision is None and "option" in form):
         raise InvalidRequest.at("/decision", "choose Approve or Reject")
     return Answer(
@@ -250,7 +250,7 @@ def _shown(value: object) -> str:
 def consequences(
     row: Whole, answer: Answer, standing: Standing, mark: Marks | None = None, *, undo_seconds: int = 0
 ) -> list[str]:
-    """Describe the consequences of an answer, one per sentence."""
+    """Describe the consequences of an answer, each in its own sentence."""
     mark = mark or Marks()
     seats: list[object] = msgspec.json.decode(row.seats)
     stopped = [] if answer.approved else [each.person for each in mark.pending if each.approved]

@@ -1,4 +1,4 @@
-"""The page of a breakpoint: its question and content, the answers and comments, and the forms to answer."""
+"""A breakpoint's page: its question and content, the answers and comments, and the answer form."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -64,7 +64,7 @@ _KNOWN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """An error in a submitted form, and the control that it is about."""
+    """An error in a submitted form, and the control that it refers to."""
 
     title: str
     text: str
@@ -74,7 +74,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Voice:
-    """An expert, the absent people they answer for, and their answer."""
+    """An expert, the expert's answer, and the absent people that the expert answers for."""
 
     expert: str
     stands_in_for: Sequence[str]
@@ -96,7 +96,7 @@ async def detail(visit: Visit) -> Response:
 async def detail_page(
     visit: Visit, row: Whole, error: AssentError | None = None, *, notice: Notice | None = None
 ) -> Response:
-    """Show a breakpoint; after an error, with the submitted values and the reason."""
+    """Show a breakpoint. After an error, also show the submitted values and the reason."""
     asked = asked_in(visit.request)
     notice = notice or await notice_of(visit, asked)
     values = await _values(visit, row, asked, error)
@@ -105,7 +105,7 @@ async def detail_page(
         listed_rows = await listed(visit, asked)
         about = {"list": listed_rows, "notice": notice, "waiting_count": listed_rows.waiting}
         return await large_page("inbox.html", status=status, visit=visit, asked=asked, **about, **values)
-    # A script opened it from the list, so the list is sent only if the previous action changed it.
+    # A script opened the page from the list, so send the list only if the previous action changed it.
     stepped = notice is not None or error is not None or visit.request.method == "POST"
     changed = {"list": await listed(visit, asked), "notice": notice} if stepped else {}
     response = await large_page("moved.html", status=status, visit=visit, asked=asked, **changed, **values)
@@ -142,7 +142,7 @@ async def _values(visit: Visit, row: Whole, asked: Filters, error: AssentError |
     live = await _live(visit, row)
     standing, why_not = await _standing(visit, row)
     read, attempt = await visit.site.database.read(partial(_read_content, row=row, payload=payload))
-    # Rendering can take long, so it runs outside both the event loop and the transaction.
+    # Rendering can take a long time, so it runs outside both the event loop and the transaction.
     files, compared = await asyncio.to_thread(_shown_content, row, read, attempt)
     may_comment = row.status == "waiting" and visit.who.may(Permission.COMMENT)
     return live | {
@@ -173,7 +173,7 @@ async def _values(visit: Visit, row: Whole, asked: Filters, error: AssentError |
 def _not_sent(
     form: Mapping[str, str], payload: Mapping[str, Any], *, may_answer: bool, may_comment: bool
 ) -> list[tuple[str, str]]:
-    """Return submitted text, with labels, for which the page no longer has a form."""
+    """Return labels and submitted text for which the page no longer has a form."""
     answered = [] if may_answer else [("Comment", form.get("comment", "")), *forms.filled_in(payload, form)]
     found = answered if may_comment else [*answered, ("Comment", form.get("text", ""))]
     return [(label, text) for label, text in found if text.strip()]
@@ -190,7 +190,7 @@ def _shown_content(
 
 
 def _offers_always(visit: Visit, gate: str, payload: Mapping[str, Any]) -> bool:
-    """Whether to offer a rule; never for a hard stop or a whole tool."""
+    """Return whether to offer a rule. Rules are never offered for a hard stop or for all calls of a tool."""
     return (
         visit.who.may(Permission.RULES)
         and payload.get("presentAlwaysApprove") is not False
@@ -200,7 +200,7 @@ def _offers_always(visit: Visit, gate: str, payload: Mapping[str, Any]) -> bool:
 
 
 async def _standing(visit: Visit, row: Whole) -> tuple[Standing | None, str | None]:
-    """Return in which capacity the visitor may answer, or why they may not."""
+    """Return in what capacity the visitor may answer, or why they may not."""
     if row.status != "waiting":
         return None, None
     use_case = partial(visit.site[BreakpointService].standing, breakpoint_id=row.id, by=visit.who)
@@ -238,7 +238,7 @@ async def upcoming(visit: Visit, row: Whole, asked: Filters) -> Item | None:
 
 
 async def _first_open(visit: Visit, row: Whole, wanted: Query) -> Item | None:
-    """Return the first breakpoint of a list, except this one, that the visitor can answer and has not answered."""
+    """Return the first breakpoint in a list, except this one, that the visitor can answer but has not answered yet."""
     found = await visit.site[InboxService].page(wanted)
     marks = await visit.site.database.read(
         partial(visit.site[TriageService].marks, breakpoint_ids=[each.id for each in found], person_id=visit.who.id)
@@ -294,7 +294,7 @@ async def file(visit: Visit) -> Response:
 
 
 async def frame(visit: Visit) -> Response:
-    """Serve an agent's HTML for the frame on the page; headers disable scripts even if it is opened directly."""
+    """Serve an agent's HTML for the frame on the page. Headers disable scripts even if the URL is opened directly."""
     entry = await _entry(visit)
     if entry.format != "html":
         msg = "Only HTML files can be shown in a frame."

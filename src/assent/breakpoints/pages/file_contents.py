@@ -1,4 +1,4 @@
-"""Renders context files by their type, truncated with a note, and caches the results."""
+"""Renders context files according to their type, truncates long files with a note, and caches the results."""
 
 import hashlib
 from collections.abc import Callable, Hashable, Iterable
@@ -18,7 +18,7 @@ from assent.web.rendering.markdown import markdown
 from assent.web.rendering.rendered import Rendered
 
 VERSION = 1
-"""Increment it when the output of a renderer changes, to invalidate the cache."""
+"""Increment this when a renderer's output changes, to invalidate the cache."""
 MAX_LINES = 2_000
 MAX_CHARACTERS = 64 * 1024
 PAGE_CHARACTERS = 512 * 1024
@@ -31,7 +31,7 @@ _cache = Cache(KEPT_BYTES)
 
 @dataclass(frozen=True, slots=True)
 class ShownFile:
-    """A context file on the page: text, rich text, a frame, an image or only a description."""
+    """A context file as shown on the page: text, rich text, a frame, an image or only a description."""
 
     n: int
     path: str
@@ -55,7 +55,7 @@ class Excerpt:
 
 
 def excerpt(entry: FileEntry, *, room: int) -> Excerpt:
-    """Choose how to show a file and keep only that part; `room` is the number of characters left on the page."""
+    """Choose how to show a file, and keep only the part shown; `room` is the number of characters left on the page."""
     if entry.content is None:
         return Excerpt(ShownFile(entry.n, entry.path, entry.format))
     about = ShownFile(entry.n, entry.path, entry.format, file_size(len(entry.content)), sha256=entry.sha256 or "")
@@ -88,7 +88,7 @@ def rendered(read: Excerpt) -> ShownFile:
 
 
 def shown_files(read: Iterable[Excerpt]) -> list[ShownFile]:
-    """Render the excerpts. Do not call it on the event loop, because it is slow."""
+    """Render the excerpts. Do not call this function on the event loop, because it is slow."""
     return [rendered(each) for each in read]
 
 

@@ -1,4 +1,4 @@
-"""The filters in the URL of the list, and of every breakpoint opened from it."""
+"""The filters in the URLs of the list and of breakpoints opened from it."""
 
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
@@ -19,15 +19,13 @@ STATUS_NAMES = {
 }
 SORTS = {"deadline": "Most urgent first", "newest": "Newest first", "oldest": "Oldest first"}
 STEP, MOST = 50, 300
-"""The number of rows that “Show more” adds, and the maximum on one page."""
+"""The number of rows that “Show more” adds, and the maximum number of rows on one page."""
 MAX_FILTER = 300
 _TEXTS = ("agent", "run", "gate", "expert", "q", "since", "until", "sort", "shown", "cursor")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """The filters in the URL."""
-
     status: str = "waiting"
     tags: tuple[str, ...] = ()
     agent: str = ""
@@ -45,7 +43,7 @@ class Filters:
 
     @property
     def order(self) -> str:
-        """The order: by default, pending breakpoints are sorted by deadline, and others newest first."""
+        """The sort order. By default, pending breakpoints are sorted by deadline, and all others newest first."""
         return self.sort or ("deadline" if self.status == "waiting" else "newest")
 
     @property
@@ -75,7 +73,7 @@ class Filters:
         return f"?{self.query}" if self.query else ""
 
     def narrowed_to(self, **changes: str) -> str:
-        """Return the URL of the list with these filters changed, from its first row."""
+        """Return the URL of the list with these filters changed, starting at the first row."""
         return self.address(**changes, shown="", cursor="")
 
     def with_tag(self, tag: str) -> str:

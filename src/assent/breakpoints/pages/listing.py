@@ -35,7 +35,7 @@ DAY = 24 * 3600 * SECOND
 SUGGESTION_ROWS, MAX_SUGGESTIONS = 200, 8
 MOST_TAGS_IN_ROW = 3
 LONGEST_READ = 16_384
-"""Maximum length of a payload that is read for a row's headline; others use the title, question or gate."""
+"""Maximum length of payloads read for row headlines; rows with longer payloads show the title, question or gate."""
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
@@ -93,7 +93,7 @@ def item(row: Summary, now: int, payload: str | None = None) -> Item:
 
 
 def _told_apart(items: Sequence[Item], asked: Filters) -> list[Item]:
-    """Choose the tags that each row shows: the rarest ones in the list, without those in the filter."""
+    """Choose the tags that each row shows: the rarest tags in the list, excluding those in the filter."""
     counts = Counter(tag for each in items for tag in each.tags)
     return [
         replace(
@@ -130,17 +130,17 @@ class Listing:
     items: list[Item]
     total: str
     waiting: str
-    """Number of pending breakpoints in the whole inbox, for navigation, title and icon; empty instead of 0."""
+    """Number of pending breakpoints in the entire inbox, for the navigation, title and icon; empty instead of 0."""
     tabs: list[Tab]
     cleared: str
     marks: Mapping[str, Marks]
     first_run: bool = False
-    """Whether the project has never had a breakpoint."""
+    """True if the project has never had a breakpoint."""
     more: str | None = None
     next_page: str | None = None
     views: list[View] = field(default_factory=list[View])
     reviewers: Sequence[tuple[str, str]] = ()
-    """Suggestions for the assignee, by name and full name; only for full pages."""
+    """Suggested assignees as pairs of name and full name; only for full pages."""
     sorts: Mapping[str, str] = field(default_factory=lambda: SORTS)
 
     @property
@@ -163,7 +163,7 @@ async def listed(visit: Visit, asked: Filters) -> Listing:
         partial(_personal, visit=visit, ids=[row.id for row in shown], asked=asked)
     )
     now = visit.site.clock.now()
-    # “Show more” extends the list up to its maximum length; after that, there are pages.
+    # “Show more” extends the list up to its maximum length; after that, the list is paginated.
     grows = further and not asked.cursor and asked.rows < MOST
     return Listing(
         asked=asked,
@@ -208,7 +208,7 @@ def _personal(
     tx: Transaction, *, visit: Visit, ids: list[str], asked: Filters
 ) -> tuple[Mapping[str, Marks], list[View], list[tuple[str, str]], Mapping[str, str]]:
     marks = visit.site[TriageService].marks(tx, ids, person_id=visit.who.id)
-    # A view stays current on further pages of its list.
+    # A view remains current on subsequent pages of its list.
     here = replace(asked, cursor="", shown="").query
     views = [
         View(each.name, f"/?{each.query}", each.query == here)
@@ -238,9 +238,9 @@ class Suggestion:
 
 
 async def suggestions(visit: Visit) -> Response:
-    """Suggest filters for the last word in the search field: gates, agents and tags of the newest results."""
+    """Suggest filters for the last word in the search field: gates, agents and tags from the newest results."""
     asked = replace(filters(visit.request.query_params), cursor="", shown="")
-    # Opened without a script, which would insert the suggestions into a page.
+    # The URL was opened directly, but only a script can insert the suggestions into a page.
     if visit.region is None:
         return redirect(asked.address())
     *before, typed = asked.q.split() or [""]
@@ -251,7 +251,7 @@ async def suggestions(visit: Visit) -> Response:
         for row in await visit.site[InboxService].page(wanted):
             tags = msgspec.json.decode(row.tags, type=list[str])
             named = [("Gate", row.gate), ("Agent", row.agent_id), *(("Tag", tag) for tag in tags)]
-            # The row may have been found by other words than those of its gate, agent and tags.
+            # The row may have matched because of other words, such as those in its question.
             found.update(each for each in named if is_found(sought, indexed_words(each[1])))
     rest = replace(asked, q=" ".join(before))
     shown = [

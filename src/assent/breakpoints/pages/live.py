@@ -1,4 +1,4 @@
-"""The event stream that notifies a browser's pages of changed breakpoints, so that they refresh."""
+"""The event stream that makes open pages refresh when breakpoints change."""
 
 from starlette.responses import Response
 from starlette.routing import Route
@@ -9,11 +9,11 @@ from assent.core.errors import RateLimited
 from assent.web.site import Site, Visit, route
 
 BEAT = 5.0
-"""Seconds between checks of the session; a stream ends within this time after its session."""
+"""Seconds between session checks; a stream ends at most this long after its session ends."""
 
 
 MOST = 50
-"""Maximum number of streams per person and node; the tabs of a browser share one stream."""
+"""Maximum number of streams per person and node; a browser's tabs share one stream."""
 
 
 async def live(visit: Visit) -> Response:

@@ -30,7 +30,7 @@ PLAIN = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """The result of the last action, the breakpoint it is about, and where and how long it can be undone."""
+    """The result of the last action, the breakpoint it concerns, and how long and where it can be undone."""
 
     text: str
     kind: str = "yes"
@@ -98,7 +98,7 @@ async def _aftermath(visit: Visit, row: Whole) -> str:
 
 
 async def _batch(visit: Visit, asked: Filters, batch: str) -> Notice | None:
-    """Describe a batch; the number of answers is from the URL, but the pending ones are from the database."""
+    """Describe a batch. The number of answers comes from the URL, and the pending answers come from the database."""
     count, failed = (number(visit.request.query_params.get(name, "")) for name in ("count", "failed"))
     if not batch.isascii() or not batch.replace("_", "").isalnum():
         return None

@@ -20,12 +20,12 @@ def ended_by(actor: str | None) -> str:
 
 
 def headline(row: Summary) -> str:
-    """Return a breakpoint's headline in one line."""
+    """Return a breakpoint's headline on one line."""
     return headlines.cut(heading(row).text, MAX_HEADLINE)
 
 
 def heading(row: Summary, payload: str | None = None) -> Headline:
-    """Return the headline of a breakpoint; for a row of a list, pass the payload if it was read separately."""
+    """Return a breakpoint's headline; for a list row, pass the payload if it was read separately."""
     known = row.payload if isinstance(row, Whole) else payload
     return headlines.headline(row.title, row.gate, json.loads(known) if known else {"question": row.question})
 
@@ -45,7 +45,7 @@ def deadline(row: Summary, now: int) -> Deadline | None:
 
 
 def told(event: Event) -> str:
-    """Describe an event of the history as a sentence without its subject, which is the actor."""
+    """Describe a history event as a sentence without its subject, the actor."""
     metadata = event.metadata
     if event.type == "responded":
         return "answered" if stubbed(metadata) else _told_response(metadata)
@@ -94,4 +94,4 @@ def _told_response(metadata: Mapping[str, Any]) -> str:
 
 
 FILTERS: dict[str, Callable[..., str]] = {"ended_by": ended_by, "headline": headline, "outcome": outcome, "told": told}
-"""Filters of templates, by name."""
+"""Template filters by name."""

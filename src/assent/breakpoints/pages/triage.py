@@ -1,4 +1,4 @@
-"""Claiming, reassigning and snoozing breakpoints, which never decides them."""
+"""Claiming, reassigning and snoozing breakpoints. None of these actions decides a breakpoint."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Notices about answers that did not take effect, which their author sees on every page until dismissed."""
+"""Notices about answers that did not take effect. The author sees them on every page until they are dismissed."""
 
 from dataclasses import dataclass
 
@@ -14,14 +14,14 @@ from assent.web import filters as render
 
 @dataclass(frozen=True, slots=True)
 class UnsentNotice:
-    """An answer that did not take effect, with the name of its breakpoint."""
+    """An answer that did not take effect, with its breakpoint's name."""
 
     answer: UnsentAnswer
     name: str
     kept: bool
-    """Whether the comment was added to the breakpoint, which is not possible after its end."""
+    """True if the comment was added to the breakpoint. This is not possible after the breakpoint has ended."""
     readable: bool
-    """Whether the reader can open the breakpoint in the current project."""
+    """True if the reader can open the breakpoint in the current project."""
 
 
 def unsent_notices(tx: Transaction, *, holding: HoldingService, by: Principal) -> list[UnsentNotice]:

@@ -1,4 +1,4 @@
-"""Pending breakpoints whose agents have disconnected: a mark for reviewers, which does not end anything."""
+"""Marks that tell reviewers which agents have disconnected. A mark never ends a breakpoint."""
 
 from collections.abc import Sequence
 
@@ -24,16 +24,16 @@ FORGET = """
 
 class AbsentAgents(Store):
     def mark(self, breakpoint_ids: Sequence[str], *, now: int) -> list[Hint]:
-        """Mark those that are still pending, and return hints for the pages that show them."""
+        """Mark the breakpoints that are still pending, and return hints for the pages that show them."""
         these, params = among("id", breakpoint_ids, self._session.dialect)
         # Marks of ended breakpoints are deleted only here; queries ignore them until then.
         self._session.write(FORGET, [{}])
         self._session.write(MARK.format(these=these), [params | {"now": now}])
-        # Those with an earlier time were already marked, so their pages do not change.
+        # Breakpoints with an earlier time were already marked, so their pages do not change.
         return [_hint(row) for row in self._rows(breakpoint_ids) if row[3] == now]
 
     def unmark(self, breakpoint_ids: Sequence[str]) -> list[Hint]:
-        """Remove the marks, and return hints for the pages that show them."""
+        """Remove the breakpoints' marks, and return hints for the pages that show them."""
         marked = self._rows(breakpoint_ids)
         these, params = among("breakpoint_id", [row[0] for row in marked], self._session.dialect)
         self._session.write(UNMARK.format(these=these), [params])

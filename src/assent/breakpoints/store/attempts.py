@@ -1,4 +1,4 @@
-"""Attempts: the previous breakpoint of the same gate and run, and its files without their content."""
+"""The previous attempt: the preceding breakpoint with the same gate and run, and its files without their content."""
 
 from typing import NamedTuple
 

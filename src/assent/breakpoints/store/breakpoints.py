@@ -27,7 +27,7 @@ COLUMNS = (
     "head", "comments", "votes", "agent_id_claimed",
 )  # fmt: skip
 INSERT = insert("assent_breakpoints", (*COLUMNS, "question", "attempt", "search", "counts_as"))
-# Each statement directly follows the insert of its breakpoint, and uses the ordinal assigned there.
+# Each statement runs immediately after its breakpoint is inserted, and uses the ordinal assigned by that insert.
 INSERT_WORDS = {
     "sqlite": (
         "INSERT INTO assent_breakpoint_words (ordinal, words) VALUES (last_insert_rowid(), :words)",
@@ -44,7 +44,8 @@ INSERT_EVENT = insert("assent_events", EVENT_COLUMNS)
 INSERT_LABEL = insert("assent_labels", ("project_id", "label", "status", "created_at", "id", "agent_id"))
 INSERT_COMMENT = insert("assent_comments", ("id", "breakpoint_id", "author", "comment", "created_at"))
 SELECT = f"SELECT {', '.join(COLUMNS)} FROM assent_breakpoints WHERE id = :id AND project_id = :project_id"
-# The conditions let the database decide every race: each version changes once, and an ended breakpoint never.
+# The conditions let the database resolve every race: a version can change only once, and an ended breakpoint cannot
+# change.
 UPDATE = """
     UPDATE assent_breakpoints
     SET status = :status, decision = :decision, updated_at = :updated_at, ended_at = :ended_at, ended_by = :ended_by,
@@ -58,7 +59,7 @@ RESPONSE_COLUMNS = (
     "breakpoint_id", "person_id", "person", "approved", "at", "first_at", "via", "comment", "option", "answers",
     "edits", "seat", "in_place_of", "override", "digest", "after_reset_by",
 )  # fmt: skip
-# A changed answer keeps `first_at`, and so its position among the responses.
+# A changed answer keeps `first_at`, and therefore its position among the responses.
 UPSERT_RESPONSE = insert(
     "assent_responses",
     RESPONSE_COLUMNS,
@@ -108,7 +109,7 @@ UPDATE_MANY_LABELS = "UPDATE assent_labels SET status = given.status FROM {given
 
 
 class Deadline(StrEnum):
-    """The condition that the deciding statement puts on the deadline."""
+    """The condition that an update sets on the deadline."""
 
     AHEAD = "AND due_at > :now"
     PASSED = "AND due_at <= :now"
@@ -140,7 +141,7 @@ class NewRows:
         return cls(
             row_of(new) | {"search": "", "counts_as": counts_as},
             [event_row(event) for event in events],
-            # The same name can occur in several seats, but a label is stored once per breakpoint.
+            # The same name can occur in several seats, but a label is stored only once per breakpoint.
             [shared | {"label": label} for label in dict.fromkeys(labels)],
             words_of(new),
         )
@@ -183,7 +184,7 @@ class Breakpoints(Store):
         return breakpoint_of(rows[0])
 
     def move(self, changed: Breakpoint, events: Sequence[Event], *, deadline: Deadline, now: int) -> None:
-        """Save a decision of the domain if the breakpoint has not changed and the deadline meets the condition."""
+        """Save a change if the stored breakpoint has the previous version and the deadline meets the condition."""
         expected = changed.version - len(events)
         params = {
             "id": changed.id,
@@ -201,7 +202,7 @@ class Breakpoints(Store):
         }
         if deadline is not Deadline.ANY:
             params["now"] = now
-        # If nothing was updated, another change was first, or the deadline does not meet the condition.
+        # If nothing was updated, another change came first, or the deadline does not meet the condition.
         if self._session.change(f"{UPDATE} {deadline.value}", params) != 1:
             raise ended(timed_out(self.get(changed.id, project=changed.project), now))
         self._record([event_row(event) for event in events])
@@ -216,7 +217,7 @@ class Breakpoints(Store):
     def _tell_run(self, changed: Breakpoint, events: Sequence[Event], now: int) -> None:
         if changed.status is not Status.WAITING:
             self._runs.answered([changed.id], now=now)
-        # A run is notified of comments by reviewers, but not of those by its own agent.
+        # A run is notified of reviewers' comments, but not of comments by its own agent.
         elif any(event.type == "commented" and event.actor != changed.created_by for event in events):
             self._runs.commented(changed.id, version=changed.version, now=now)
 
@@ -259,7 +260,7 @@ class Breakpoints(Store):
         self._session.write(UPSERT_RESPONSE, [row])
 
     def reseat(self, breakpoint_id: str, response: Response) -> None:
-        """Save which expert an answer counts for now."""
+        """Save which expert an answer now counts for."""
         row = {
             "id": breakpoint_id,
             "person": response.person,
@@ -276,7 +277,7 @@ class Breakpoints(Store):
         return [event_of(row) for row in rows]
 
     def waiting_among(self, breakpoint_ids: Sequence[str], *, now: int) -> frozenset[str]:
-        """Return which of these are still pending."""
+        """Return which of these breakpoints are still pending."""
         test, params = among("id", breakpoint_ids, self._session.dialect)
         rows = self._session.all(
             f"SELECT id FROM assent_breakpoints WHERE status = 'waiting' AND due_at > :now AND {test}",
@@ -285,7 +286,7 @@ class Breakpoints(Store):
         return frozenset(row[0] for row in rows)
 
     def payloads(self, breakpoint_ids: Sequence[str], *, longest: int) -> dict[str, str]:
-        """Return, as JSON, those of these payloads that are at most `longest` characters long."""
+        """Return the payloads of these breakpoints as JSON, omitting payloads longer than `longest` characters."""
         test, params = among("id", breakpoint_ids, self._session.dialect)
         rows = self._session.all(
             f"SELECT id, payload FROM assent_breakpoints WHERE length(payload) <= :longest AND {test}",
@@ -294,13 +295,13 @@ class Breakpoints(Store):
         return {row[0]: row[1] for row in rows}
 
     def due(self, now: int, *, limit: int) -> list[Outline]:
-        """Return the most overdue breakpoints, ordered by id; a locked one is left to the transaction that holds it."""
+        """Return the most overdue breakpoints, ordered by ID; locked ones are left to the transactions holding them."""
         skip = f"{self._lock} SKIP LOCKED" if self._lock else ""
         rows = self._session.all(SELECT_DUE + skip, {"now": now, "limit": limit})
         return sorted((_outline(row) for row in rows), key=attrgetter("id"))
 
     def left_waiting(self, now: int, *, limit: int) -> list[tuple[str, str]]:
-        """Return the id and project of pending breakpoints in removed projects; locked ones are left for next time."""
+        """Return the ID and project of pending breakpoints in removed projects; locked ones are left for next time."""
         skip = " FOR UPDATE OF b SKIP LOCKED" if self._lock else ""
         rows = self._session.all(SELECT_LEFT + skip, {"now": now, "limit": limit})
         return [(row[0], row[1]) for row in rows]

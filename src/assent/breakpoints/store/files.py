@@ -10,7 +10,7 @@ from assent.db.sql import insert
 from assent.db.transaction import Store
 
 _INSERT = insert("assent_files", ("project_id", "sha256", "size", "content", "created_at"))
-# On PostgreSQL this locks the row, new or not, so that purging waits until the breakpoint that needs it exists.
+# On PostgreSQL, this locks the row, even if it already exists, so that a purge waits until the breakpoint is created.
 INSERT = {
     "sqlite": f"{_INSERT} ON CONFLICT DO NOTHING",
     "postgresql": f"{_INSERT} ON CONFLICT (project_id, sha256) DO UPDATE SET size = excluded.size",

@@ -1,4 +1,4 @@
-"""The history of a gate: details that the list of breakpoints omits, and the newest breakpoints for statistics."""
+"""A gate's history: details that the list of breakpoints omits, and the newest breakpoints, used for statistics."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -47,7 +47,7 @@ class History(Store):
         return {row[0]: _more(row[1], row[2]) for row in self._session.all(SELECT_MORE.format(test=test), params)}
 
     def newest(self, project: str, gate: str, *, limit: int) -> list[Counted]:
-        """Return the newest breakpoints of a gate by all agents, because one agent's might be few among very many."""
+        """Return a gate's newest breakpoints by all agents, because filtering by one agent could scan many rows."""
         params = {"project_id": project, "gate": gate, "limit": limit}
         return [Counted(*row) for row in self._session.all(SELECT_NEWEST, params | _STATUSES)]
 

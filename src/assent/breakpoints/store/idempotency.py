@@ -15,7 +15,7 @@ SELECT = """
 
 class Idempotency(Store):
     def claim(self, principal_id: str, key: str, *, fingerprint: str, breakpoint_id: str, now: int) -> str | None:
-        """Claim a key; return the id that it already belongs to, or None if the key was free."""
+        """Claim a key; return the ID of the breakpoint it already belongs to, or None if the key was free."""
         row = {
             "principal_id": principal_id,
             "key": key,
@@ -29,7 +29,7 @@ class Idempotency(Store):
         return self.find(principal_id, key, fingerprint=fingerprint)
 
     def find(self, principal_id: str, key: str, *, fingerprint: str) -> str | None:
-        """Return the id that a key already belongs to, if any."""
+        """Return the ID of the breakpoint that a key already belongs to, if any."""
         rows = self._session.all(SELECT, {"principal_id": principal_id, "key": key})
         if not rows:
             return None

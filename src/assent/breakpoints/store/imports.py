@@ -23,7 +23,7 @@ from assent.platform.admin_log import AdminLog
 _MOVED = (
     "id", "status", "decision", "updated_at", "ended_at", "ended_by", "result", "version", "head", "comments", "votes",
 )  # fmt: skip
-# An answer cannot be older than its author's account, so the account becomes as old as its first answer.
+# An answer cannot be older than its author's account, so backdate the account to the time of the first answer.
 UPDATE_SINCE = "UPDATE assent_people SET created_at = :at WHERE id = :id AND created_at > :at"
 
 
@@ -35,7 +35,7 @@ class Imports(Store):
         self._new_id = tx.new_id
 
     def known(self, ids: Sequence[str]) -> frozenset[str]:
-        """Return which of these already exist."""
+        """Return which of these breakpoints already exist."""
         test, params = among("id", ids, self._session.dialect)
         return frozenset(row[0] for row in self._session.all(f"SELECT id FROM assent_breakpoints WHERE {test}", params))
 
@@ -44,7 +44,7 @@ class Imports(Store):
             self._session.change(UPDATE_SINCE, {"id": person_id, "at": at})
 
     def add(self, retold: Retold, *, people: Mapping[str, str]) -> None:
-        """Write a breakpoint as created, then its answers, then its end, because ended breakpoints refuse answers."""
+        """Write a breakpoint as created, then its answers, then its end, because ended breakpoints reject answers."""
         session, ended = self._session, retold.ended
         rows = NewRows.of(retold.raised, retold.events)
         session.write(INSERT, [rows.row])

@@ -1,4 +1,4 @@
-"""Statistics of past breakpoints: how many were created or ended in a period, the newest of them, and the gates."""
+"""Statistics on breakpoints: how many were created or ended in a period, the newest ones, and the gates."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -24,12 +24,12 @@ COUNT_RAISED = f"SELECT {' + '.join(_COUNT.format(status=status.value) for statu
 COUNT_WAITING = """
     SELECT count(*) FROM (SELECT 1 FROM assent_breakpoints
                           WHERE project_id = :project_id AND status = 'waiting' LIMIT :cap) AS found"""
-# Repeats the conditions of ix_assent_breakpoints_unpurged literally, because SQLite would not use it otherwise.
+# Repeats the conditions of ix_assent_breakpoints_unpurged literally; otherwise, SQLite would not use the index.
 COUNT_ENDED = """
     SELECT count(*) FROM assent_breakpoints
     WHERE project_id = :project_id AND ended_at >= :since AND ended_at < :until
       AND ended_at IS NOT NULL AND purged_at IS NULL"""
-# Jumps from one gate to the next, skipping all other breakpoints of a gate.
+# Jumps from one gate to the next, skipping each gate's remaining breakpoints.
 SELECT_GATES = """
     WITH RECURSIVE walk(gate, n) AS (
         SELECT (SELECT min(b.gate) FROM assent_breakpoints b WHERE b.project_id = :project_id AND b.gate > :after), 1
@@ -46,7 +46,7 @@ COUNT_GATE = f"SELECT {' + '.join(_COUNT_OF_GATE.format(status=status.value) for
 
 
 class Raised(NamedTuple):
-    """The columns of a breakpoint that statistics need."""
+    """The columns of a breakpoint that are needed for statistics."""
 
     id: str
     gate: str
@@ -65,24 +65,24 @@ class Metrics(Store):
         return self._number(COUNT_RAISED, {"project_id": project, "since": since, "until": until} | _STATUSES)
 
     def ended(self, project: str, since: int, until: int) -> int:
-        """Count breakpoints that ended in a period, except those purged since."""
+        """Count breakpoints that ended in a period, except those that have been purged."""
         return self._number(COUNT_ENDED, {"project_id": project, "since": since, "until": until})
 
     def waiting(self, project: str, *, cap: int) -> int:
         return self._number(COUNT_WAITING, {"project_id": project, "cap": cap})
 
     def newest(self, project: str, since: int, until: int, *, limit: int) -> list[Raised]:
-        """Return the newest breakpoints created from `since` until before `until`."""
+        """Return the newest breakpoints created at or after `since` and before `until`."""
         params = {"project_id": project, "since": since, "until": until, "limit": limit}
         return [Raised(*row) for row in self._session.all(SELECT_NEWEST, params | _STATUSES)]
 
     def gates(self, project: str, *, after: str, limit: int) -> list[str]:
-        """Return the gates after a given one, in the database's order."""
+        """Return the gates that follow `after` in the database's sort order."""
         params = {"project_id": project, "after": after, "limit": limit}
         return [row[0] for row in self._session.all(SELECT_GATES, params)]
 
     def asked(self, project: str, gate: str, *, since: int, cap: int) -> int:
-        """Count the breakpoints of a gate since that time, at most `cap` of each status."""
+        """Count a gate's breakpoints since a given time, up to `cap` for each status."""
         params = {"project_id": project, "gate": gate, "since": since, "cap": cap}
         return self._number(COUNT_GATE, params | _STATUSES)
 

@@ -1,4 +1,4 @@
-"""Reads the SQLite database of the original service, and never writes to it."""
+"""Reads the original service's SQLite database, and never writes to it."""
 
 import contextlib
 import sqlite3
@@ -40,7 +40,7 @@ class Ending(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A breakpoint of the file, with column values that have not been validated."""
+    """A breakpoint from the file, with unvalidated column values."""
 
     row: Mapping[str, Any]
     feedback: Sequence[Feedback]
@@ -89,7 +89,7 @@ class Original:
 
 @contextlib.contextmanager
 def opened(path: Path) -> Generator[Original, None, None]:
-    """Open a snapshot of the file for reading; its service may be running."""
+    """Open a consistent snapshot of the file for reading; the original service may be running."""
     try:
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
     except sqlite3.Error as error:

@@ -32,7 +32,7 @@ STATUS_COLUMNS = (
 
 
 class Summary(msgspec.Struct, array_like=True):
-    """A row of a list, in the order of SUMMARY_COLUMNS."""
+    """A list row, with the columns in the order of SUMMARY_COLUMNS."""
 
     id: str
     project_id: str
@@ -77,7 +77,7 @@ class Whole(Summary, array_like=True):
 
 
 def whole_of(row: Mapping[str, Any]) -> Whole:
-    """Return a row that has just been written in the form in which it would be read."""
+    """Return a newly written row as it would be read from the database."""
     return Whole(*(row[name] for name in WHOLE_COLUMNS))
 
 
@@ -112,7 +112,7 @@ class Snoozer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """Which breakpoints a list contains, in which order and from where."""
+    """Which breakpoints a list contains, in what order, and where the list starts."""
 
     project: str
     statuses: tuple[str, ...] = ("waiting", "released", "expired", "cancelled")
@@ -127,9 +127,9 @@ class Query:
     q: str | None = None
     mine: "Mine | None" = None
     snoozed_by: "Snoozer | None" = None
-    """Only pending breakpoints that this person has snoozed."""
+    """Include only pending breakpoints that this person has snoozed."""
     not_snoozed_by: "Snoozer | None" = None
-    """Without pending breakpoints that this person has snoozed."""
+    """Exclude pending breakpoints that this person has snoozed."""
     sort: str = "-created"
     limit: int = 50
     cursor: tuple[int, str] | None = None
@@ -144,9 +144,9 @@ SORTS: dict[str, tuple[str, str]] = {
 COUNT_CAP = 10_000
 SEARCH_SAMPLE_ROWS = 1_000
 INDEX_COST = 3
-"""The cost of reading a row through the word index, in rows that are scanned."""
+"""The cost of reading a row through the word index, expressed as a number of scanned rows."""
 FREQUENT_SHARE = 0.05
-"""Words with a greater share of hits are not looked up: the index would read more rows than the other words leave."""
+"""Words with a higher share of hits are not looked up, because checking the hits of the other words is cheaper."""
 
 
 class Reader:
@@ -188,7 +188,7 @@ class Reader:
         return [row[0] for row in await self._database.fetch_page(statement, {"ids": ids})]
 
     async def page(self, query: Query) -> list[Summary]:
-        """Return up to limit + 1 rows; the extra one shows that there is a next page.
+        """Return up to limit + 1 rows; the extra row shows that there is a next page.
 
         Concurrent calls with the same query return the same list, which must not be modified.
         """
@@ -197,12 +197,12 @@ class Reader:
     async def _page(self, query: Query) -> list[Summary]:
         plan = await self._plan(query)
         statement, params = page_statement(query, plan, self._database.dialect)
-        # With SQLite, `fetch` reads on the thread of the event loop (ADR 0019).
+        # With SQLite, `fetch` reads on the event loop's thread (ADR 0019).
         fetch = self._database.fetch if self._is_quick(query) else self._database.fetch_page
         return [Summary(*row) for row in await fetch(statement, params)]
 
     def _is_quick(self, query: Query) -> bool:
-        """Return whether SQLite has an index in the page's order: reading it takes less time than switching threads."""
+        """Return whether SQLite has an index in the page's order. Reading it takes less time than switching threads."""
         driving = len(query.tags) + (query.agent_id is not None)
         searching = (
             query.q, query.run_id, query.gate, query.created_by_id, query.mine, query.snoozed_by, query.not_snoozed_by,
@@ -233,10 +233,10 @@ class Reader:
         return int((await self._database.fetch_page(statement, params))[0][0])
 
     async def _sampled(self, query: Query, plan: "Plan") -> "Plan":
-        """Choose the statuses for which the word index drives, based on a sample of the rows that would be scanned.
+        """Choose the statuses for which the word index drives the query, based on a sample of the rows to scan.
 
-        With a share p of hits among a million rows, scanning costs limit / p rows, and the index p million rows. A list
-        with fewer rows than the sample is always scanned: how many hits there are elsewhere does not matter then.
+        If a fraction p of a million rows are hits, a scan reads limit / p rows, and the index reads p million rows. A
+        list with fewer rows than the sample is always scanned, no matter how many hits exist elsewhere.
         """
         statement, params = sample_statement(query, plan, self._database.dialect)
         rows = await self._database.fetch_page(statement, params)
@@ -281,8 +281,8 @@ HITS_POSTGRES = """
             SELECT w.ordinal FROM assent_breakpoint_words w
             WHERE assent_lexemes(w.words) @@ CAST(CAST(:words AS text) AS tsquery) AND {is_hit} > 0)
         SELECT h.ordinal FROM hits h{pending}))"""
-# Indexes contain the ordinals of pending breakpoints, so that hits among ended ones cost no row lookups. The plus sign
-# keeps SQLite from querying its word index for each of these ordinals.
+# Indexes contain the ordinals of pending breakpoints, so hits among ended breakpoints require no row lookups. The plus
+# sign keeps SQLite from querying its word index for each of these ordinals.
 AMONG_PENDING = {
     "sqlite": "+s.rowid IN ({pending})",
     "postgresql": " WHERE h.ordinal IN ({pending})",
@@ -298,17 +298,17 @@ WALKED_WORDS = {
 class Plan:
     labels: tuple[str, ...] = ()
     sought: tuple[str, ...] = ()
-    """The texts that must occur in the words of a breakpoint."""
+    """The strings that a breakpoint's words must contain."""
     rare: frozenset[str] = frozenset()
     """The statuses in which hits are rare."""
     asked: tuple[str, ...] = ()
     """The words that are looked up in the index for these statuses."""
     sampled_to: int | None = None
-    """Where the sample of these statuses ends, in the order of the list."""
+    """Where the sample of these statuses ends in the list's order."""
 
 
 def index_query(words: Sequence[str], dialect: str) -> str:
-    """Return the index query for these words, quoted; the index knows neither their order nor their distance."""
+    """Return a quoted index query for these words; the index does not check their order or distance."""
     exact, beginning = ("'{}'", "'{}':*") if dialect == "postgresql" else ('"{}"', '"{}" *')
     asked: dict[str, None] = {}
     for each in words:
@@ -319,7 +319,7 @@ def index_query(words: Sequence[str], dialect: str) -> str:
 
 
 def sample_statement(query: Query, plan: Plan, dialect: str) -> tuple[str, dict[str, Any]]:
-    """Count, per status, the rows that would be scanned first and the hits among them, and return where they end."""
+    """Return a query that samples the rows to scan: per status, their number, the last row and the number of hits."""
     params: dict[str, Any] = {"limit": SEARCH_SAMPLE_ROWS}
     everything, unsought = replace(query, q=None), replace(plan, sought=())
     is_hit = _is_hit(plan.sought, dialect, params)
@@ -354,7 +354,7 @@ def _match(plan: Plan, dialect: str, params: dict[str, Any], *, indexed: bool, p
 
 
 def _is_hit(sought: Sequence[str], dialect: str, params: dict[str, Any]) -> str:
-    """Return one number instead of a test per word: PostgreSQL would estimate that many tests rarely all match."""
+    """Return one number instead of a test per word, because PostgreSQL assumes that many tests are rarely all true."""
     params |= {f"sought_{n}": each for n, each in enumerate(sought)}
     return f"CASE WHEN {' AND '.join(_occurrences(sought, dialect))} THEN 1 ELSE 0 END"
 
@@ -365,7 +365,7 @@ def _occurrences(sought: Sequence[str], dialect: str) -> list[str]:
 
 
 def page_statement(query: Query, plan: Plan, dialect: str) -> tuple[str, dict[str, Any]]:
-    """Return one keyset branch per status, read in index order, merged and cut before the full rows are read."""
+    """Return a query that reads keys per status in index order, merges and limits them, and then reads full rows."""
     column, direction = SORTS[query.sort]
     params: dict[str, Any] = {"limit": query.limit + 1}
     columns = ", ".join(f"b.{name}" for name in SUMMARY_COLUMNS)
@@ -381,7 +381,7 @@ def page_statement(query: Query, plan: Plan, dialect: str) -> tuple[str, dict[st
 
 
 def _branches(query: Query, plan: Plan, dialect: str, params: dict[str, Any], *, also: str = "") -> list[str]:
-    """Return one branch per status, matching the indexes, and a single one for all statuses with rare words."""
+    """Return one branch per status to match the indexes, but a single branch for all statuses with rare words."""
     rare = tuple(status for status in query.statuses if status in plan.rare)
     groups = [*([rare] if rare else []), *((status,) for status in query.statuses if status not in plan.rare)]
     return [_branch(query, plan, group, dialect, params, order=SORTS[query.sort], also=also) for group in groups]
@@ -397,10 +397,10 @@ def _keys(query: Query, branches: Sequence[str]) -> str:
 
 
 def _walked_first(query: Query, plan: Plan, dialect: str, params: dict[str, Any]) -> tuple[str, list[str]]:
-    """Scan the statuses in which the words are frequent first.
+    """Scan the statuses with frequent words before those with rare words.
 
-    If these fill the page before the sample of the others ends, the others are only scanned up to the end of this page,
-    and the index is not used.
+    If the frequent statuses fill the page before the sample of the rare statuses ends, the rare statuses are scanned
+    only up to the end of the page, and the index is not used.
     """
     column, direction = SORTS[query.sort]
     further, reached = (">", ">=") if direction == "DESC" else ("<", "<=")
@@ -441,7 +441,8 @@ def _branch(  # noqa: PLR0913  # the parts of one statement
     params |= {f"status_{status}": status for status in statuses}
     wanted = ", ".join(f":status_{status}" for status in statuses)
     test = f"= {wanted}" if len(statuses) == 1 else f"IN ({wanted})"
-    # A tag drives through its own index, whose key is project, label, status and time; rare words are even rarer.
+    # The label index (project, label, status, time) drives the query, unless the list is sorted by another column or
+    # the search words are rare, because rare words match even fewer rows.
     is_rare = bool(plan.sought) and plan.rare.issuperset(statuses)
     driven_by_label = bool(plan.labels) and not is_rare and (order is None or order[0] == "created_at")
     key = "l" if driven_by_label else "b"
@@ -477,14 +478,14 @@ def _branch(  # noqa: PLR0913  # the parts of one statement
 
 
 def _has_labels(key: str, names: Sequence[str]) -> list[str]:
-    """Return tests for all labels; several are counted, because PostgreSQL takes minutes to plan a join for each."""
+    """Return tests for all labels; matches are counted, because PostgreSQL takes minutes to plan a join per label."""
     if len(names) > 1:
         return [f"(SELECT count(*) {_labels(key, names)}) = {len(names)}"]
     return [f"EXISTS (SELECT 1 {_labels(key, [name])})" for name in names]
 
 
 def _labels(key: str, names: Sequence[str]) -> str:
-    """Select which of these labels a row has; it has each at most once."""
+    """Select which of these labels a row has; a row has each label at most once."""
     test = f"= {names[0]}" if len(names) == 1 else f"IN ({', '.join(names)})"
     return (
         f"FROM assent_labels x WHERE x.project_id = {key}.project_id AND x.label {test}"
@@ -517,8 +518,8 @@ def _mine(mine: Mine, key: str, status: str, params: dict[str, Any]) -> str:
     claimed = f"EXISTS (SELECT 1 FROM assent_claims c WHERE c.breakpoint_id = {key}.id AND c.person_id = :me)"
     if not mine.names:
         return claimed
-    # Project and status are parameters and not compared with the row: if PostgreSQL first reads what is assigned to a
-    # person, this excludes breakpoints that ended years ago.
+    # Project and status are parameters instead of the row's columns, so that PostgreSQL can exclude breakpoints that
+    # ended years ago when it first reads the breakpoints assigned to a person.
     names = ", ".join(f":mine_{i}" for i in range(len(mine.names)))
     return (
         f"({claimed} OR EXISTS (SELECT 1 FROM assent_labels x"
@@ -528,7 +529,7 @@ def _mine(mine: Mine, key: str, status: str, params: dict[str, Any]) -> str:
 
 
 def _snooze_filters(query: Query, key: str, statuses: Sequence[str], params: dict[str, Any]) -> list[str]:
-    """Return the tests for snoozed breakpoints; ended ones no longer count as snoozed."""
+    """Return the tests for snoozed breakpoints; ended breakpoints no longer count as snoozed."""
     where: list[str] = []
     for name, hidden, snoozer in (("snoozed", False, query.snoozed_by), ("not_snoozed", True, query.not_snoozed_by)):
         if snoozer is None or (hidden and "waiting" not in statuses):
@@ -557,7 +558,7 @@ def decode_cursor(cursor: str, *, sort: str) -> tuple[int, str]:
         )
     except (ValueError, msgspec.MsgspecError) as error:
         raise InvalidRequest.at("query cursor", "is not a valid cursor") from error
-    # Larger numbers do not fit into the columns, and PostgreSQL does not accept NUL.
+    # Larger numbers do not fit in the columns, and PostgreSQL does not accept NUL.
     if made_for != sort or not -(2**62) <= at <= 2**62 or "\x00" in last_id:
         raise InvalidRequest.at("query cursor", "belongs to a different list")
     return at, last_id

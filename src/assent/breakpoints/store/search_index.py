@@ -9,7 +9,7 @@ from assent.breakpoints.search_words import indexed_words
 
 BATCH_ROWS = 1_000
 RECENT_ROWS = 50_000
-"""More than an older node creates during a rolling update."""
+"""More rows than an older node creates during a rolling update."""
 _MISSING = sa.text("""
     SELECT b.ordinal, b.id, b.gate, b.agent_id, b.run_id, b.tags, b.title, b.question FROM assent_breakpoints b
     LEFT JOIN assent_breakpoint_words w ON w.ordinal = b.ordinal
@@ -26,7 +26,7 @@ def index_all(connection: sa.Connection) -> None:
 
 
 def index_recent(connection: sa.Connection) -> None:
-    """Store the words of breakpoints that a node of an older version has created during a rolling update."""
+    """Store the words of breakpoints that an older node created during a rolling update."""
     _index(connection, after=connection.execute(_LAST).scalar_one() - RECENT_ROWS)
 
 

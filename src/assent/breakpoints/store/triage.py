@@ -1,4 +1,4 @@
-"""Claims and snoozes; neither grants or restricts any permission."""
+"""Claims and snoozes. Neither affects permissions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

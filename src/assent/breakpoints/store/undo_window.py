@@ -1,4 +1,4 @@
-"""Answers in their undo window; a guarded DELETE removes each, so that it takes effect or is undone exactly once."""
+"""Answers in their undo window. A guarded DELETE removes each answer, so that it is applied or undone exactly once."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -63,7 +63,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The position of an answer in the order of due times."""
+    """An answer's position when answers are sorted by due time."""
 
     due_at: int = -1
     breakpoint_id: str = ""
@@ -76,7 +76,7 @@ class HeldAnswers(Store):
         self._postgres = tx.session.dialect == "postgresql"
 
     def put(self, held: HeldAnswer) -> None:
-        """Store an answer, replacing an earlier one by the same person."""
+        """Store an answer, replacing any earlier answer by the same person."""
         row = {
             "breakpoint_id": held.breakpoint_id,
             "person_id": held.person_id,
@@ -91,7 +91,7 @@ class HeldAnswers(Store):
         self._session.write(UPSERT, [row])
 
     def remove(self, breakpoint_id: str, *, person_id: str) -> HeldAnswer | None:
-        """Remove and return an answer that should not take effect; None if it does not exist."""
+        """Remove and return an answer, or return None if it does not exist."""
         found = self._take(REMOVE, {"breakpoint_id": breakpoint_id, "person_id": person_id})
         return found[0] if found else None
 
@@ -101,13 +101,13 @@ class HeldAnswers(Store):
         return self._take(REMOVE_BATCH.format(lock=lock), params)
 
     def find_due(self, now: int, *, after: Key) -> Key | None:
-        """Return the next due answer and lock its breakpoint; breakpoints that are already locked are skipped."""
+        """Return the key of the next due answer, and lock its breakpoint. Skip breakpoints that are already locked."""
         lock = " FOR UPDATE OF b SKIP LOCKED" if self._postgres else ""
         rows = self._session.all(SELECT_DUE + lock, asdict(after) | {"now": now})
         return Key(*rows[0]) if rows else None
 
     def take_due(self, key: Key, *, now: int) -> HeldAnswer | None:
-        """Remove and return an answer to apply it; None if it was applied, undone or postponed in the meantime."""
+        """Remove and return a due answer, or return None if it was applied, undone or postponed in the meantime."""
         params = {"breakpoint_id": key.breakpoint_id, "person_id": key.person_id, "now": now}
         found = self._take(TAKE_DUE, params)
         return found[0] if found else None
@@ -118,7 +118,7 @@ class HeldAnswers(Store):
         return {row[0]: Held(row[0], msgspec.json.decode(row[1])["approved"], row[2], row[3]) for row in rows}
 
     def on(self, breakpoint_id: str) -> list[HeldAnswer]:
-        """Return the pending answers to one breakpoint, oldest first; an unreadable row is left to `take_due`."""
+        """Return the pending answers to one breakpoint, oldest first; unreadable rows are left to `take_due`."""
         rows = self._session.all(SELECT_ON, {"breakpoint_id": breakpoint_id})
         return [found for row in rows if (found := _readable(row)) is not None]
 
@@ -128,7 +128,7 @@ class HeldAnswers(Store):
         return frozenset(row[0] for row in self._session.all(SELECT_AMONG.format(these=these), params))
 
     def pending(self, breakpoint_ids: Sequence[str], *, without: str = "") -> dict[str, tuple[PendingAnswer, ...]]:
-        """Return who is answering these breakpoints, except for one person."""
+        """Return the pending answers to these breakpoints, except for those by the person `without`."""
         these, params = among("h.breakpoint_id", breakpoint_ids, self._session.dialect)
         found: dict[str, tuple[PendingAnswer, ...]] = {}
         for row in self._session.all(SELECT_PENDING.format(these=these), params | {"without": without}):

@@ -1,4 +1,4 @@
-"""Answers that never took effect, kept until their person dismisses the notice."""
+"""Answers that never took effect, kept until the reviewer dismisses the notice."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -23,7 +23,7 @@ class UnsentAnswers(Store):
         self._session.write(INSERT, [row])
 
     def of(self, person_id: str, *, limit: int) -> list[UnsentAnswer]:
-        """Return the notices this person has not dismissed, of every project, oldest first."""
+        """Return the notices from all projects that this person has not dismissed, oldest first."""
         rows = self._session.all(SELECT, {"person_id": person_id, "limit": limit})
         return [_unsent_answer(row) for row in rows]
 

@@ -1,4 +1,4 @@
-"""Saved views: lists that people have named."""
+"""Saved views: filtered lists that people have saved under a name."""
 
 from assent.breakpoints.saved_views import SavedView
 from assent.db.sql import insert
@@ -22,7 +22,7 @@ LOCK = "SELECT id FROM assent_people WHERE id = :person_id FOR NO KEY UPDATE"
 
 class Views(Store):
     def wait_for_others(self, person_id: str) -> None:
-        """Prevent this person's other windows from saving until the transaction ends."""
+        """Block other saves by this person until the transaction ends."""
         if self._session.dialect == "postgresql":
             self._session.all(LOCK, {"person_id": person_id})
 

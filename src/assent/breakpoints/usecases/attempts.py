@@ -1,4 +1,4 @@
-"""Attempts: the previous breakpoint at the same gate in the same run, its outcome, and how its files differ."""
+"""The previous attempt: the preceding breakpoint with the same gate and run, its outcome, and how its files differ."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -13,14 +13,14 @@ from assent.db.transaction import Transaction
 
 TEXTS = frozenset({"markdown", "html", "code", "text", "diff", "json"})
 MAX_COMPARED = 256 * 1024
-"""Size in bytes above which a file is not compared line by line."""
+"""Maximum size in bytes of a file that is compared line by line."""
 MAX_READ = 1024 * 1024
-"""Maximum number of bytes that one comparison reads."""
+"""Maximum number of bytes that are read to compare two attempts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A file in both attempts; without contents if it was not sent, is unchanged, is not text or is too large."""
+    """A file as of each attempt; contents are omitted if it was not sent, is unchanged, is not text or is too large."""
 
     before: Named | None
     after: Named | None
@@ -40,7 +40,7 @@ class Previous:
 
 
 def previous(tx: Transaction, row: Whole) -> Previous | None:
-    """Find the previous attempt; None for a breakpoint without a run."""
+    """Return the previous attempt in the same run, if any."""
     attempts = tx[Attempts]
     found = attempts.find_previous(row)
     if found is None:
@@ -81,7 +81,7 @@ def _by_name(files: Iterable[Named]) -> dict[tuple[str, int], Named]:
 
 
 def _comparable(pair: Pair) -> int:
-    """Return how many bytes have to be read to compare a file, or 0 if it cannot be compared."""
+    """Return how many bytes must be read to compare a file, or 0 if it cannot be compared."""
     if pair.before is None or pair.after is None or not pair.changed:
         return 0
     if not {pair.before.format, pair.after.format} <= TEXTS or not (pair.before.sha256 and pair.after.sha256):

@@ -27,7 +27,7 @@ from assent.policy.usecases.rules import Guess
 
 @dataclass(frozen=True, slots=True)
 class Experts:
-    """The seats of a breakpoint's experts, and warnings about them."""
+    """The seats of a breakpoint's experts, and warnings about unknown names."""
 
     seats: tuple[Seat, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class Raised:
     id: str
     at: int
     route_timeout: Timeout | None = None
-    """The timeout of the matching route; used only if the agent set no deadline."""
+    """The matching route's timeout; used only if the agent did not set a deadline."""
 
     @property
     def fallback(self) -> Timeout | None:
@@ -55,7 +55,7 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A breakpoint that only has to be stored."""
+    """A breakpoint that is ready to be stored."""
 
     new: Breakpoint
     events: Sequence[Event]
@@ -72,14 +72,14 @@ class Ready:
         return cls(new, events, rows, recommendation.shadow_matches, guess)
 
     def holds(self, tx: Transaction) -> bool:
-        """Whether the rules it is based on are still current."""
+        """Return whether the rules that the breakpoint was prepared with are still current."""
         return self.guess is not None and self.guess.holds(tx, self.new.project)
 
 
 def checked(body: Mapping[str, Json]) -> Mapping[str, Json]:
     """Validate a body as the API does, and return it as the server would receive it."""
     try:
-        # The round trip refuses values that JSON cannot express, such as NaN and lone surrogates.
+        # The round trip rejects values that JSON cannot express, such as NaN and lone surrogates.
         sent: Mapping[str, Json] = strict_loads(json.dumps(body, ensure_ascii=False, allow_nan=False).encode())
         wire.CreateBreakpoint.model_validate(sent)
     except ValidationError as error:
@@ -93,7 +93,7 @@ def checked(body: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def check_size(wanted: Draft) -> None:
-    """Refuse a breakpoint that exceeds the size limit of the API; files have a separate limit."""
+    """Refuse a breakpoint that exceeds the API's size limit; files have a separate limit."""
     size = len(json.dumps(wanted.payload, ensure_ascii=False).encode())
     if size > MAX_BODY:
         msg = (
@@ -122,7 +122,7 @@ def experts_of(tx: Transaction, draft: Draft, by: Principal) -> Experts:
 
 
 def files_of(tx: Transaction, draft: Draft, project: str) -> list[FileEntry]:
-    """Return the files to attach; a file given by its digest must have been uploaded to this project."""
+    """Return the files to attach; a file specified by its digest must have been uploaded to this project."""
     entries: list[FileEntry] = []
     for n, file in enumerate(draft.files):
         size = len(file.content) if file.content is not None else None
@@ -198,9 +198,9 @@ def _created(raised: Raised, recommendation: Recommendation, experts: Experts) -
 
 
 def _ttl(asked: int | None, policy: Mapping[str, Any]) -> int | None:
-    """Return the agent's or else the route's deadline in seconds, capped by the project's policy."""
+    """Return the deadline in seconds that the agent or the route set, capped by the project's policy."""
     cap: int | None = policy.get("maxTtlSeconds")
     if asked is None or cap is None:
-        # With a cap, a breakpoint without a requested deadline also gets one.
+        # If the policy sets a cap, breakpoints for which no deadline was requested end at the cap.
         return asked if cap is None else cap
     return min(asked, cap)

@@ -1,4 +1,4 @@
-"""History: past breakpoints with their outcomes, and the statistics of a gate."""
+"""History: past breakpoints with their outcomes, and statistics for a gate."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from assent.kernel.ports import Database
 from assent.policy.store.rules import Rules
 
 COUNTED_AT_MOST = 2_000
-"""Maximum number of a gate's breakpoints that are counted, so that old gates do not take longer."""
+"""Maximum number of breakpoints counted per gate, so that queries for old gates do not take longer."""
 LONGEST_STREAK = 1_000
 MOST_AGENTS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """A breakpoint with the details that the list lacks."""
+    """A breakpoint with the details that the list omits."""
 
     row: Summary
     more: More
@@ -31,12 +31,12 @@ class Past:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """The statistics of a gate, from its newest breakpoints."""
+    """Statistics for a gate, based on its newest breakpoints."""
 
     counts: "Counter[str]"
     median_response: float | None
     streaks: tuple[tuple[str, int], ...]
-    """Consecutive approvals by people for each agent, busiest first."""
+    """Each agent's number of consecutive approvals by people, busiest agents first."""
     counted_at_most: int
     complete: bool
     since: int | None
@@ -63,7 +63,7 @@ class HistoryService:
 
 def _standing(tx: Transaction, query: Query, at_most: int) -> Standing:
     assert query.gate is not None, "the query must name a gate"
-    # The extra row shows whether there are more.
+    # The extra row shows whether there are more breakpoints.
     rows = tx[History].newest(query.project, query.gate, limit=at_most + 1)
     looked_at = rows[:at_most]
     counted = [row for row in looked_at if _asked_for(row, query)]
@@ -81,7 +81,7 @@ def _standing(tx: Transaction, query: Query, at_most: int) -> Standing:
 
 
 def _agents(counted: Sequence[Counted], query: Query) -> list[str]:
-    """Return the agents whose consecutive approvals are counted: the requested one, or the busiest."""
+    """Return the agents whose consecutive approvals are counted: the requested agent, or the busiest agents."""
     if query.agent_id is not None and query.created_by_id is None:
         return [query.agent_id]
     return [agent for agent, _ in Counter(row.agent_id for row in counted).most_common(MOST_AGENTS)]
@@ -92,7 +92,7 @@ def _asked_for(row: Counted, query: Query) -> bool:
 
 
 def outcome(row: Counted) -> str:
-    """Return the only outcome of a breakpoint; approvals by rules are counted separately, as `auto`."""
+    """Return a breakpoint's outcome; approvals by rules are counted separately, as `auto`."""
     if is_auto(row.ended_by):
         return "auto"
     return row.decision or row.status

@@ -1,4 +1,4 @@
-"""Imports the data of the original service: reads and validates it, and recreates it as ended breakpoints."""
+"""Imports data from the original service: reads and validates it, and recreates it as ended breakpoints."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,7 +47,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A breakpoint as far as it could be read, and what is not imported."""
+    """A breakpoint, if it can be imported, and the parts that are not imported."""
 
     past: Past | None
     left: tuple[Left, ...] = ()
@@ -55,7 +55,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """A breakpoint of the original service that has been imported, now or earlier."""
+    """A breakpoint from the original service that was imported now or earlier."""
 
     origin: str
     id: str
@@ -65,7 +65,7 @@ class Carried:
 
 
 def read_past(found: Found) -> Reading:
-    """Read a breakpoint of the original service; nothing is trusted before it is validated."""
+    """Read a breakpoint from the original service; nothing is trusted before it is validated."""
     origin = str(found.row["id"])
     try:
         return _read(found, origin)
@@ -126,7 +126,7 @@ def _is_ttl(value: object) -> bool:
 
 
 def _with_release(past: Past) -> Past:
-    """Use the last comment at the time of the release as the response that released the breakpoint."""
+    """Use the last comment that was added at the time of release as the response that released the breakpoint."""
     last = next((each for each in reversed(past.said) if each.at == past.ended_at), None)
     if last is None:
         return replace(past, release=Said(past.ended_by, None, past.ended_at))
@@ -167,7 +167,7 @@ def _checked_comment(comment: object) -> str:
 
 
 def _draft(row: Mapping[str, Any], origin: str) -> tuple[Draft, tuple[Left, ...]]:
-    """Read the draft; if known payload fields are invalid, keep the whole payload under `original`."""
+    """Read the draft; if known payload fields are invalid, keep the entire payload under `original`."""
     payload = _json(row["payload"], "The payload is not valid JSON.")
     tags: Json = _json(row["tags"], "The tags are not valid JSON.") if row["tags"] else None
     body: dict[str, Json] = {"agentId": row["agent_id"], "payload": payload, "tags": tags if is_array(tags) else []}
@@ -198,7 +198,7 @@ def _drafted(body: Mapping[str, Json]) -> Draft:
 
 
 def _with_our_files(payload: Mapping[str, Json]) -> dict[str, Json]:
-    """Set the format of each file as the original service guessed it, and keep only the known fields."""
+    """Guess each file's format as the original service did, and keep only known fields."""
     context = payload.get("context")
     if not is_object(context) or not is_array(context.get("files")):
         return dict(payload)
@@ -233,7 +233,7 @@ def foresee(tx: Transaction, pasts: Sequence[Past], *, by: Principal) -> list[Ca
 
 
 def carry(tx: Transaction, pasts: Sequence[Past], *, by: Principal) -> list[Carried]:
-    """Import breakpoints that do not exist yet, without notifications, because they have ended."""
+    """Import breakpoints that do not exist yet. Do not send notifications, because the breakpoints have ended."""
     foreseen = foresee(tx, pasts, by=by)
     new = [each.id for each in foreseen if each.is_new]
     if new:
@@ -255,7 +255,7 @@ def _add(tx: Transaction, past: Past, told: Retold) -> None:
 
 
 def _author(tx: Transaction, told: Retold) -> str:
-    """Return the account of the person who released it; a new one is inactive and has no roles."""
+    """Return the account of the person who released the breakpoint. New accounts are inactive and have no roles."""
     assert told.response is not None, "checked by the caller"
     name, at = told.response.person, told.response.at
     known = tx[People].find_by_name(name)
@@ -269,7 +269,7 @@ def _author(tx: Transaction, told: Retold) -> str:
 
 
 def read_rules(document: Mapping[str, Json]) -> list[Entry]:
-    """Read a rules.json, either all of it or nothing."""
+    """Read a rules.json file; raise if any part of it is invalid."""
     try:
         RulesFile.model_validate(document)
     except ValidationError as error:
@@ -298,6 +298,6 @@ def _watching(tx: Transaction, entries: Sequence[Entry], project: str) -> list[E
 
 
 def _quiet(entry: Entry) -> Entry:
-    """Remove fields that could put a rule back into effect after a person here disabled it."""
+    """Remove fields that could put a rule back into effect after a person disabled it in this project."""
     forceful = {"mode", "enabled"} if entry.says.get("enabled") else {"mode"}
     return replace(entry, says={name: value for name, value in entry.says.items() if name not in forceful})

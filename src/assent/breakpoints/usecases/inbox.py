@@ -1,4 +1,4 @@
-"""Reads breakpoints, their status and lists, and ends the overdue ones first."""
+"""Reads breakpoints, statuses and lists, and ends overdue breakpoints first."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -51,7 +51,7 @@ class InboxService:
         return [response_of(each) for each in await self._database.fetch(SELECT_RESPONSES, {"id": row.id})]
 
     async def pending(self, row: Whole, by: Principal) -> Sequence[PendingAnswer]:
-        """Return the answers in their undo windows; agents do not see them, because undo must stay possible."""
+        """Return the pending answers. Agents cannot see these answers, because they can still be undone."""
         if row.status != "waiting" or by.kind is Kind.AGENT:
             return ()
         found = await self._database.read(partial(_pending, breakpoint_id=row.id))
@@ -73,7 +73,7 @@ class InboxService:
         # Rows that move up into the page may be overdue as well.
         while overdue := [row for row in rows if row.status == "waiting" and row.due_at <= self._clock.now()]:
             if not await self._database.write(self._breakpoints.time_out_due, locks=LAST):
-                # Another transaction holds the row and the sweep skips it, so wait for it here.
+                # The sweep skips a row that another transaction has locked, so wait for that row here.
                 await self._time_out(overdue[0])
             rows = await self.reader.page(query)
         return rows
@@ -91,7 +91,7 @@ def _pending(tx: Transaction, *, breakpoint_id: str) -> dict[str, tuple[PendingA
 
 
 def _visible(row: Seen | None, breakpoint_id: str, by: Principal) -> Seen:
-    """Raise NotFound for breakpoints of other projects and, for agents, of other agents."""
+    """Raise NotFound for breakpoints in other projects and, if the caller is an agent, those of other agents."""
     if row is None or row.project_id != by.project or (by.kind is Kind.AGENT and row.created_by_id != by.id):
         msg = f"Breakpoint {breakpoint_id} not found in this project."
         raise NotFound(msg)

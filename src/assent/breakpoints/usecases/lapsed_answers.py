@@ -1,4 +1,4 @@
-"""Pending answers that did not take effect: the history names them, their comments stay, and authors get a notice."""
+"""Drops pending answers that cannot take effect: records them, keeps their comments and notifies their authors."""
 
 from assent.breakpoints.store.breakpoints import Breakpoints
 from assent.breakpoints.store.undo_window import HeldAnswers
@@ -13,10 +13,10 @@ ENDED = "already_ended"
 
 
 def lapse_all(tx: Transaction, current: Breakpoint, why: str, *, at: int) -> tuple[Breakpoint, list[Event]]:
-    """Lapse every pending answer to a breakpoint that is about to end."""
+    """Drop every pending answer to a breakpoint that is about to end."""
     events: list[Event] = []
     for held in tx[HeldAnswers].on(current.id):
-        # Undoing a batch takes no lock on the breakpoint, so the reviewer may have removed it already.
+        # Undoing a batch does not lock the breakpoint, so the reviewer may already have undone this answer.
         if tx[HeldAnswers].remove(current.id, person_id=held.person_id) is not None:
             current, more = lapse(tx, current, held, code=ENDED, why=why, at=at)
             events += more
@@ -26,7 +26,7 @@ def lapse_all(tx: Transaction, current: Breakpoint, why: str, *, at: int) -> tup
 def lapse(
     tx: Transaction, current: Breakpoint, held: HeldAnswer, *, code: str, why: str, at: int
 ) -> tuple[Breakpoint, list[Event]]:
-    """Record that a pending answer did not take effect, keep its comment, and leave its person a notice."""
+    """Record that a pending answer did not take effect, keep its comment, and leave a notice for its author."""
     name, answer = author(tx, held).name, held.answer
     metadata = {"person": name, "approved": answer.approved, "code": code, "why": why}
     changed, dropped = advance(current, Action.DROP_ANSWER, actor=UNDO, at=at, metadata=metadata)
@@ -43,7 +43,7 @@ def lapse(
 
 
 def notify(tx: Transaction, held: HeldAnswer, *, why: str, at: int) -> None:
-    """Leave a person a notice that their answer did not take effect."""
+    """Leave a notice for the author of an answer that did not take effect."""
     unsent = UnsentAnswer(
         id=tx.new_id("ua"),
         breakpoint_id=held.breakpoint_id,
@@ -58,7 +58,7 @@ def notify(tx: Transaction, held: HeldAnswer, *, why: str, at: int) -> None:
 
 
 def author(tx: Transaction, held: HeldAnswer) -> Principal:
-    """Return the person who submitted the answer, with their current roles; a closed account has none."""
+    """Return the person who submitted the answer, with their current roles. Closed accounts do not have roles."""
     person = tx[People].find(held.person_id)
     assert person is not None, "people are never removed"
     roles = tx[People].live_roles(person.id, project=held.project, token_id=None, now=tx.now())

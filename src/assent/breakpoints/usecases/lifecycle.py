@@ -56,7 +56,7 @@ from assent.policy.store.rules import Rules
 from assent.policy.usecases.rules import Question, RuleService
 
 SWEEP = 500
-"""Breakpoints that one batch ends. On SQLite, other writers wait for it: a few tens of milliseconds."""
+"""Maximum number of breakpoints that a batch ends. On SQLite, this blocks other writers for tens of milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Once:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A breakpoint after an answer, if it has no comments: the same as a GET would return, without another query."""
+    """An answered breakpoint without comments, as a GET request would return it, but without another query."""
 
     row: Whole
     responses: Sequence[Response]
@@ -85,12 +85,12 @@ class Standing:
     after_reset_by: str | None = None
     """The admin who reset this person's access, until the reset is confirmed."""
     moved: tuple[Response, ...] = ()
-    """Earlier answers that are reassigned to other seats of their authors, so that this one gets a seat."""
+    """Earlier answers that are moved to other seats open to their authors, so that this answer gets a seat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A locked breakpoint at a given time, with a person who may answer it."""
+    """A breakpoint, locked at a given time, with a person who may answer it."""
 
     breakpoint: Breakpoint
     by: Principal
@@ -101,7 +101,7 @@ class Asked:
 
 @dataclass(slots=True)
 class Tally:
-    """A breakpoint while one transaction records answers to it: its state, responses and new events so far."""
+    """A breakpoint to which a transaction is recording answers, with its responses and new events so far."""
 
     breakpoint: Breakpoint
     responses: list[Response]
@@ -113,7 +113,7 @@ class BreakpointService:
         self._rules = rules
 
     def prepare(self, draft: Draft, *, by: Principal, digest: str, new_id: str, now: int) -> Ready | None:
-        """Prepare everything that can be done outside the transaction, so that the writer only has to write."""
+        """Do everything that is possible outside the transaction, so that the writer only has to write."""
         by.require_speaks_for(draft.agent_id, draft.gate)
         # Experts are looked up inside the transaction, because people and groups can change until then.
         if draft.experts:
@@ -134,10 +134,10 @@ class BreakpointService:
         once: Once | None,
         ready: Ready | None = None,
     ) -> Whole | str:
-        """Create a breakpoint and return it, or return the id of the one that the same key created earlier."""
+        """Create a breakpoint and return it, or return the ID of the breakpoint created earlier with the same key."""
         by.require(Permission.CREATE)
         by.require_speaks_for(draft.agent_id, draft.gate)
-        # Check the key first: a retry gets the original result, even if the experts have changed since.
+        # Check the key first: a retry gets the original result, even if the experts have changed since then.
         if once is not None and (done := tx[Idempotency].find(by.id, once.key, fingerprint=once.fingerprint)):
             return done
         if ready is None or not ready.holds(tx):
@@ -152,7 +152,7 @@ class BreakpointService:
             existing = tx[Idempotency].claim(
                 by.id, once.key, fingerprint=once.fingerprint, breakpoint_id=new.id, now=now
             )
-            # A concurrent request with the same key has created the breakpoint since `find`.
+            # A concurrent request with the same key created the breakpoint after the call to `find`.
             if existing is not None:
                 return existing
         for file in draft.files:
@@ -169,7 +169,7 @@ class BreakpointService:
         by.require(Permission.COMMENT)
         current = self._visible(tx, breakpoint_id, by)
         now = tx.now()
-        # Check the key before the status: a retry succeeds even if the breakpoint has ended since.
+        # Check the key before the status: a retry succeeds even if the breakpoint has ended since then.
         if self._done_before(tx, once, by, current, now):
             return
         _check_open(current, now)
@@ -202,7 +202,7 @@ class BreakpointService:
         return self.give(tx, asked, answer, via=via)
 
     def check(self, tx: Transaction, breakpoint_id: str, answer: Answer, *, by: Principal) -> Asked:
-        """Check an answer completely without recording it; raise the reason if it is not allowed."""
+        """Run all checks on an answer without recording it; raise an error if the answer is not allowed."""
         asked = self._asked(tx, breakpoint_id, by)
         _check_answer(asked, answer, None)
         _check_ticket(tx, asked, answer)
@@ -210,7 +210,7 @@ class BreakpointService:
         return asked
 
     def give(self, tx: Transaction, asked: Asked, answer: Answer, *, via: str) -> Outcome | None:
-        """Record an answer that was checked in this transaction; if it decides, settle the pending answers."""
+        """Record an answer that was checked in this transaction. If it leads to a decision, settle pending answers."""
         by, now = asked.by, asked.at
         tally = Tally(asked.breakpoint, asked.others)
         last, decider = _record(tx, tally, asked, answer, via=via), by
@@ -224,7 +224,7 @@ class BreakpointService:
         others = [each for each in pending if each.person_id != by.id]
         decision = _settled(tally, last)
         if decision is Decision.APPROVED and _votes(asked):
-            # A pending rejection is counted before anything is approved.
+            # Count pending rejections before approving the breakpoint.
             for held in [each for each in others if not each.answer.approved]:
                 joined = self._join(tx, tally, held, now)
                 others.remove(held)
@@ -252,10 +252,10 @@ class BreakpointService:
         *,
         by: Principal,
     ) -> None:
-        """Record the pending answers that fit the decision as responses, and lapse the others."""
+        """Record pending answers as responses if they are consistent with the decision, and drop the rest."""
         for held in pending:
             agrees = held.answer.approved is (decision is Decision.APPROVED)
-            # A dissenting vote is recorded too if it does not change the decision.
+            # A dissenting vote is also recorded if it does not change the decision.
             fits = agrees or (_votes(asked) and _still_settled(tally, held, author(tx, held).name, decision))
             if fits:
                 self._join(tx, tally, held, asked.at)
@@ -263,8 +263,8 @@ class BreakpointService:
                 _lapse(tx, tally, held, code=ENDED, why=f"{by.name} {decision} the breakpoint.", at=asked.at)
 
     def _join(self, tx: Transaction, tally: Tally, held: HeldAnswer, now: int) -> tuple[Response, Principal] | None:
-        """Record a pending answer as a response; lapse it if its person may not answer any more."""
-        # Undoing a batch takes no lock on the breakpoint, so the reviewer may have undone it already.
+        """Record a pending answer as a response, or drop it if its author is no longer allowed to answer."""
+        # Undoing a batch does not lock the breakpoint, so the reviewer may already have undone this answer.
         if tx[HeldAnswers].remove(held.breakpoint_id, person_id=held.person_id) is None:
             return None
         by = author(tx, held)
@@ -280,7 +280,7 @@ class BreakpointService:
         return _record(tx, tally, asked, held.answer, via=held.via), by
 
     def standing(self, tx: Transaction, breakpoint_id: str, *, by: Principal) -> Standing:
-        """Return the capacity in which a person may answer, or raise the reason why they may not."""
+        """Return the capacity in which a person may answer, or raise an error that explains why they may not."""
         return self._asked(tx, breakpoint_id, by).standing
 
     def _asked(self, tx: Transaction, breakpoint_id: str, by: Principal) -> Asked:
@@ -295,9 +295,9 @@ class BreakpointService:
     def _standing(
         self, tx: Transaction, current: Breakpoint, by: Principal, now: int
     ) -> tuple[Standing, list[Response]]:
-        """Decide in this transaction whether, and in which capacity, the person may answer."""
+        """Determine whether, and in what capacity, the person may answer at the time of this transaction."""
         live, reset_by = tx[People].live_standing(by.id, project=by.project, token_id=by.token_id, now=now)
-        # A token can have fewer roles than its person, who may have lost some since the request was authenticated.
+        # A token can have fewer roles than the person, who may have lost roles since the request was authenticated.
         roles = by.roles & live
         if not roles & {Role.REVIEWER, Role.ADMIN}:
             msg = f"{by.name} no longer has permission to respond in project {by.project}."
@@ -328,7 +328,7 @@ class BreakpointService:
             return None
         # The new answer replaces an earlier one by the same person, and an override does not need a seat.
         seated = [each.person for each in others if not each.override and each.person != person]
-        # People who have left their group since then keep the vote they gave.
+        # People who have since left their group keep their vote.
         kept = [
             allowed | {each.person for each in others if each.seat == seat.name}
             for seat, allowed in zip(current.seats, options, strict=True)
@@ -401,7 +401,7 @@ class BreakpointService:
         if not due:
             return 0
         now = tx.now()
-        # Those with pending answers are ended individually, because these answers must lapse.
+        # Breakpoints with pending answers are ended individually, because these answers must be dropped.
         pending = tx[HeldAnswers].among([each.id for each in due])
         for each in due:
             if each.id in pending:
@@ -434,7 +434,7 @@ def sees(by: Principal, created_by_id: str) -> bool:
 
 def _check_answer(asked: Asked, answer: Answer, if_match: int | None) -> None:
     current = asked.breakpoint
-    # Check the end first, because it also changes the version.
+    # First check whether the breakpoint has ended, because ending it also changes the version.
     _check_open(current, asked.at)
     if answer.digest is not None and answer.digest != current.digest:
         raise DigestMismatch(shown=answer.digest, stored=current.digest)
@@ -444,11 +444,11 @@ def _check_answer(asked: Asked, answer: Answer, if_match: int | None) -> None:
 
 
 def _check_rejection_pending(tx: Transaction, asked: Asked, answer: Answer) -> None:
-    """Refuse an approval that would decide alone while another reviewer's rejection is in its undo window."""
+    """Refuse an approval that would decide the breakpoint on its own while another reviewer's rejection is pending."""
     if not answer.approved or _votes(asked):
         return
     for held in tx[HeldAnswers].on(asked.breakpoint.id):
-        # A backup has been restored since, so this rejection will not take effect.
+        # A backup was restored after this rejection was submitted, so the rejection will not take effect.
         if held.created_at <= tx[Epochs].last():
             continue
         if held.person_id != asked.by.id and not held.answer.approved:
@@ -465,12 +465,12 @@ def refuse_from_before_restore(tx: Transaction, held: HeldAnswer) -> None:
 
 
 def _votes(asked: Asked) -> bool:
-    """Whether the answer is one vote among several instead of deciding alone."""
+    """Return whether the answer is one of several votes, and not a decision on its own."""
     return asked.breakpoint.strategy in NEEDS_EXPERTS and not asked.standing.override
 
 
 def _check_ticket(tx: Transaction, asked: Asked, answer: Answer) -> None:
-    """Refuse to approve before a ticket exists, if the project requires one for a tag of this breakpoint."""
+    """Refuse an approval if one of the breakpoint's tags requires a ticket and the ticket does not exist yet."""
     current = asked.breakpoint
     if not answer.approved or not needs_ticket(tx, current) or tx[Deliveries].has_ticket(current.id):
         return
@@ -479,11 +479,11 @@ def _check_ticket(tx: Transaction, asked: Asked, answer: Answer) -> None:
 
 
 def needs_ticket(tx: Transaction, asked: Breakpoint) -> bool:
-    """Whether the project requires a ticket for a tag of this breakpoint."""
+    """Return whether the project requires a ticket for one of the breakpoint's tags."""
     if not asked.tags:
         return False
     tags = tx[Projects].get(asked.project).policy.get("ticketTags") or ()
-    # A tag that only looks the same also matches; otherwise, an agent could avoid the requirement.
+    # Tags that merely look the same also match; otherwise, an agent could evade the requirement.
     wanted = frozenset(reading for tag in tags for reading in readings(tag))
     return any(is_spelled_like(tag, wanted) for tag in asked.tags)
 
@@ -547,7 +547,7 @@ def _settled(tally: Tally, response: Response) -> Decision | None:
 
 
 def _still_settled(tally: Tally, held: HeldAnswer, name: str, decision: Decision) -> bool:
-    """Whether the decision stays the same if a pending vote is added."""
+    """Return whether the decision stays the same if a pending vote is added."""
     vote = Response(person=name, approved=held.answer.approved, at=held.created_at, via=held.via)
     return _verdict(tally.breakpoint, _with(tally.responses, vote)) is decision
 
@@ -558,7 +558,7 @@ def _verdict(current: Breakpoint, responses: list[Response]) -> Decision | None:
 
 
 def _record(tx: Transaction, tally: Tally, asked: Asked, answer: Answer, *, via: str) -> Response:
-    """Write a response with its event and comment. Must precede the end, after which the database refuses responses."""
+    """Write a response, its event and its comment. The database refuses responses once the breakpoint has ended."""
     current, by, standing, now = tally.breakpoint, asked.by, asked.standing, asked.at
     response = _response(answer, standing, by, via, now)
     metadata = _responded(response, standing, current.digest)

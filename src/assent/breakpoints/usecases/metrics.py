@@ -1,4 +1,4 @@
-"""Metrics, read-only: pending breakpoints, decision times, reviewers' decisions, and statistics per gate."""
+"""Read-only metrics: pending breakpoints, decision times, reviewers' decisions, and statistics per gate."""
 
 import math
 from collections import Counter, defaultdict
@@ -24,7 +24,7 @@ OUTCOMES: Final = ("approved", "rejected", "auto", "expired", "cancelled", "wait
 LOOKED_AT: Final = 800
 """Maximum number of breakpoints evaluated per step, so that busy projects do not take longer."""
 PARTS: Final = 8
-"""Busier steps are sampled evenly from this many parts; otherwise, the last minutes could represent a whole day."""
+"""Busier steps are sampled evenly from this many parts; otherwise, the last minutes could represent an entire day."""
 COUNT_CAP: Final = 100_000
 MOST_GATES: Final = 20
 GATE_PAGE: Final = 50
@@ -57,7 +57,7 @@ PERIODS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Decision times of people in seconds, as percentiles."""
+    """Percentiles of people's decision times, in seconds."""
 
     p50: float
     p90: float
@@ -157,17 +157,17 @@ class MetricsService:
         return await self._database.read(partial(_insights, period=period, project=by.project, at_most=self._looked_at))
 
     async def gates(self, *, after: str, by: Principal) -> GatePage:
-        """Return a page of gates by name, after the given one."""
+        """Return a page of the gates that follow `after`, sorted by name."""
         by.require(Permission.READ_PEOPLE)
         return await self._database.read(partial(_gates, after=after, project=by.project, at_most=self._gate_looked_at))
 
 
 def outcome_of(row: Raised | Counted) -> str:
-    """Return the single outcome of a breakpoint: a person's decision, `auto`, `expired`, or its status."""
+    """Return a breakpoint's outcome: a person's decision, `auto`, `expired`, or its status."""
     if is_auto(row.ended_by):
         return "auto"
     if row.ended_by is not None and row.ended_by.startswith("system:"):
-        return "expired"  # includes deadlines that reject
+        return "expired"  # includes rejections at the deadline
     return row.decision or row.status
 
 
@@ -180,7 +180,7 @@ def times(seconds: Sequence[float]) -> Times | None:
 
 
 def _percentile(ordered: Sequence[float], percent: int) -> float:
-    """Return the nearest rank: a time that a person took, not an interpolated one."""
+    """Return the nearest-rank percentile, which is an actual decision time instead of an interpolated value."""
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
 
@@ -221,7 +221,7 @@ def _step(since: int, until: int, raised: int, rows: Sequence[Raised], waiting: 
 
 
 def _ended(tx: Transaction, project: str, starts: Sequence[int], period: Period, seen: Sequence[Raised]) -> list[int]:
-    # The index for counting ended breakpoints omits the purged ones, so count these among the evaluated rows.
+    # The index for counting ended breakpoints omits purged breakpoints, so count those among the evaluated rows.
     purged = Counter(
         row.ended_at // period.step for row in seen if row.ended_at is not None and row.purged_at is not None
     )
@@ -229,7 +229,7 @@ def _ended(tx: Transaction, project: str, starts: Sequence[int], period: Period,
 
 
 def _waited(now: int, raised: Sequence[int], ended: Sequence[int]) -> list[int]:
-    """Return how many were pending at the end of each step, calculated backwards from the current number."""
+    """Return how many breakpoints were pending at the end of each step, counting back from the current number."""
     waiting, found = now, list[int]()
     for came, went in zip(reversed(raised), reversed(ended), strict=True):
         found.append(max(0, waiting))
@@ -284,7 +284,7 @@ def _line(tx: Transaction, project: str, gate: str, since: int, at_most: int) ->
     newest = tx[History].newest(project, gate, limit=at_most)
     recent = [row for row in newest if row.created_at >= since]
     asked = len(recent)
-    # The limit may have hidden further breakpoints of the period, so count them.
+    # The limit may have cut off some breakpoints from this period, so count all of them.
     if asked == at_most:
         asked = tx[Metrics].asked(project, gate, since=since, cap=GATE_COUNT_CAP)
     agents = [agent for agent, _ in Counter(row.agent_id for row in newest).most_common(MOST_STREAKS)]

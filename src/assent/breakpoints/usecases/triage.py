@@ -1,4 +1,4 @@
-"""Claim, assign and snooze: how people share an inbox. None of this decides, or prevents anyone from deciding."""
+"""Claim, assign and snooze: how people share an inbox. These actions neither make decisions nor prevent them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,15 +23,15 @@ LONGEST_SNOOZE = 366 * 24 * 3600 * SECOND
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The marks that a list shows its reader beside a breakpoint."""
+    """The marks that a person's list shows next to a breakpoint."""
 
     claimed_by: str | None = None
     snoozed_until: int | None = None
     held: Held | None = None
     pending: tuple[PendingAnswer, ...] = ()
-    """Other people's answers that are in their undo windows."""
+    """Other people's pending answers."""
     agent_gone_since: int | None = None
-    """When the agent stopped waiting for the answer; it may come back."""
+    """When the agent stopped waiting for the answer; the agent may come back."""
 
 
 class TriageService:
@@ -39,7 +39,7 @@ class TriageService:
         self._breakpoints = breakpoints
 
     def claim(self, tx: Transaction, breakpoint_id: str, *, by: Principal) -> None:
-        """Claim a breakpoint for the caller, so that others leave it; raise if someone else has claimed it."""
+        """Claim a breakpoint for the caller, so that others leave it alone; raise if someone else has claimed it."""
         # Raises unless the caller may answer the breakpoint.
         self._breakpoints.standing(tx, breakpoint_id, by=by)
         current = _open(tx, breakpoint_id, by)
@@ -50,7 +50,7 @@ class TriageService:
             _check_mine(tx, breakpoint_id, by)
 
     def unclaim(self, tx: Transaction, breakpoint_id: str, *, by: Principal) -> None:
-        """Remove the caller's claim; does nothing without a claim."""
+        """Remove the caller's claim; do nothing if the breakpoint is not claimed."""
         _require_reviewer(tx, by)
         current = _open(tx, breakpoint_id, by)
         if tx[Triage].unclaim(breakpoint_id, person_id=by.id):
@@ -69,7 +69,7 @@ class TriageService:
             _record(tx, current, Action.ASSIGN, by, metadata)
 
     def _able(self, tx: Transaction, current: Breakpoint, name: str) -> str:
-        """Return the id of a person who can answer it, or raise the reason why they cannot."""
+        """Return the ID of a person who can answer the breakpoint, or raise an error that explains why they cannot."""
         found = find_in_project(tx, name, current.project)
         if found is None:
             raise InvalidRequest.at("/person", f"person {name} not found")
@@ -99,13 +99,13 @@ class TriageService:
         tx.changed(current, quietly=True)
 
     def wake(self, tx: Transaction, breakpoint_id: str, *, by: Principal) -> None:
-        """Show a breakpoint again; does nothing if it was not snoozed."""
+        """Show a breakpoint again; do nothing if it is not snoozed."""
         current = tx[Breakpoints].look(breakpoint_id, project=by.project)
         if tx[Triage].wake(breakpoint_id, person_id=by.id):
             tx.changed(current, quietly=True)
 
     def marks(self, tx: Transaction, breakpoint_ids: Sequence[str], *, person_id: str) -> Mapping[str, Marks]:
-        """Return what to show about these breakpoints, omitting those without anything to show."""
+        """Return the marks of these breakpoints, omitting breakpoints without marks."""
         claimed = tx[Triage].claimers(breakpoint_ids)
         snoozed = tx[Triage].snoozed(breakpoint_ids, person_id=person_id, now=tx.now())
         held = tx[HeldAnswers].held(breakpoint_ids, person_id=person_id)
@@ -118,7 +118,7 @@ class TriageService:
 
 
 def _require_reviewer(tx: Transaction, by: Principal) -> None:
-    """Require that the caller may decide here at this moment; agents and viewers may not."""
+    """Require that the caller is currently allowed to decide in this project; agents and viewers are not."""
     if not by.may(Permission.OVERRIDE):
         by.require(Permission.DECIDE)
     roles = by.roles & tx[People].live_roles(by.id, project=by.project, token_id=by.token_id, now=tx.now())

@@ -1,4 +1,4 @@
-"""The undo window: answers submitted on a page wait here, can be undone, and take effect when they are due."""
+"""The undo window: answers submitted on a page are held, can be undone, and take effect when they are due."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ from assent.core.terms import Answer
 from assent.db.transaction import Transaction
 
 REFUSALS = (Forbidden, Conflict, InvalidRequest, DigestMismatch)
-"""Errors after which an answer lapses; any other error is retried."""
+"""Errors after which an answer is dropped; after any other error, the answer is retried."""
 GIVE_BATCH = 1
-"""Each answer gets its own transaction, so that a failing one does not delay the others."""
+"""Each answer gets its own transaction, so that a failure does not delay other answers."""
 MAX_UNSENT = 20
-"""Maximum number of notices on a page; the others follow once some are dismissed."""
+"""Maximum number of notices on a page; more are shown once some are dismissed."""
 _FIRST = Key()
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """The result of undoing a batch, whose answers all have the same comment."""
+    """The result of undoing a batch. All answers in a batch have the same comment."""
 
     breakpoint_ids: list[str]
     comment: str | None
@@ -51,12 +51,13 @@ class HoldingService:
         via: str,
         batch: str | None = None,
     ) -> Held | None:
-        """Check an answer and keep it until its window ends; return None if it took effect at once."""
+        """Check an answer and keep it until its window ends; return None if it took effect immediately."""
         asked = self._breakpoints.check(tx, breakpoint_id, answer, by=by)
         due_at = window_end(asked.at, seconds=self.seconds, deadline=asked.breakpoint.due_at)
-        # Without time for a window, or to stop a pending approval, the answer takes effect immediately.
+        # If there is no time for a window, or a rejection must stop a pending approval, the answer takes effect
+        # immediately.
         if due_at is None or (not answer.approved and _approval_pending(tx, asked)):
-            # The new answer replaces a pending one silently; `give` would leave its author a notice.
+            # The new answer silently replaces the person's pending answer; `give` would leave them a notice.
             tx[HeldAnswers].remove(breakpoint_id, person_id=by.id)
             self._breakpoints.give(tx, asked, answer, via=via)
             return None
@@ -77,7 +78,7 @@ class HoldingService:
         return Held(breakpoint_id, answer.approved, batch, due_at)
 
     def take_back(self, tx: Transaction, breakpoint_id: str, *, by: Principal) -> Answer | None:
-        """Undo a pending answer and return it, or None if nothing is pending; raise if it has taken effect."""
+        """Undo and return a pending answer, or None if nothing is pending; raise if it has already taken effect."""
         # Lock the breakpoint, so that the answer cannot take effect at the same time.
         current = tx[Breakpoints].get(breakpoint_id, project=by.project)
         taken = tx[HeldAnswers].remove(breakpoint_id, person_id=by.id)
@@ -93,7 +94,7 @@ class HoldingService:
         return None
 
     def take_back_batch(self, tx: Transaction, batch: str, *, by: Principal) -> Undone:
-        """Undo the answers of a batch that are still pending; raise if nothing is pending."""
+        """Undo the pending answers in a batch; raise if none are pending."""
         taken = tx[HeldAnswers].remove_batch(batch, person_id=by.id, project=by.project)
         if not taken:
             msg = "Nothing to undo: these answers have already taken effect or been undone."
@@ -107,11 +108,11 @@ class HoldingService:
         return tx[HeldAnswers].held(breakpoint_ids, person_id=person_id)
 
     def held_together(self, tx: Transaction, batch: str, *, by: Principal) -> list[Held]:
-        """Return the answers of a batch that their person can still undo."""
+        """Return the answers in a batch that the caller can still undo."""
         return tx[HeldAnswers].of_batch(batch, person_id=by.id, project=by.project)
 
     def refuse(self, tx: Transaction, breakpoint_id: str, answer: Answer, *, by: Principal, why: str) -> None:
-        """Leave a notice that one of the person's answers in a batch was refused."""
+        """Leave a notice that one of the caller's answers in a batch was refused."""
         now = tx.now()
         unsent = UnsentAnswer(
             id=tx.new_id("ua"),
@@ -126,21 +127,21 @@ class HoldingService:
         tx[UnsentAnswers].add(unsent)
 
     def unsent(self, tx: Transaction, *, by: Principal) -> list[UnsentAnswer]:
-        """Return this person's answers that did not take effect and that they have not dismissed.
+        """Return the notices about the caller's unsent answers that have not been dismissed.
 
-        Other projects are included, because a person who lost a role, or whose project was removed, sees them nowhere
-        else.
+        Notices from other projects are included, because a person who lost a role, or whose project was removed, cannot
+        see them anywhere else.
         """
         return tx[UnsentAnswers].of(by.id, limit=MAX_UNSENT)
 
     def dismiss(self, tx: Transaction, unsent_id: str, *, by: Principal) -> None:
-        """Remove a notice from its person's pages; do nothing if it does not exist."""
+        """Remove a notice from the caller's pages; do nothing if it does not exist."""
         tx[UnsentAnswers].dismiss(unsent_id, person_id=by.id)
 
     def commit_due(self, tx: Transaction) -> int:
-        """Let the next answer whose window has ended take effect; return how many were due."""
+        """Apply the next answer whose window has ended; return how many answers were due."""
         now = tx.now()
-        # Continue after the last one even if it failed, so that it is retried only after all the others.
+        # Continue after the last answer, even if it failed, so that it is retried only after all other answers.
         key = tx[HeldAnswers].find_due(now, after=self._last) or tx[HeldAnswers].find_due(now, after=_FIRST)
         self._last = key or _FIRST
         held = tx[HeldAnswers].take_due(key, now=now) if key is not None else None
@@ -161,19 +162,19 @@ class HoldingService:
         asked = self._breakpoints.check(tx, held.breakpoint_id, held.answer, by=by)
         if asked.standing.override is not held.override:
             raise other_capacity(by)
-        # A later answer, for example through the API, counts instead.
+        # A later answer, for example through the API, takes precedence.
         if any(each.person == by.name and each.at >= held.created_at for each in asked.others):
             msg = f"{by.name} submitted another answer."
             raise AnswerStands(msg)
         return asked
 
     def _drop(self, tx: Transaction, held: HeldAnswer, by: Principal, error: AssentError) -> None:
-        """Lapse an answer that may no longer take effect."""
+        """Drop an answer that may no longer take effect."""
         _log.warning("held_answer_dropped", breakpoint=held.breakpoint_id, person=by.name, code=error.code)
         now = tx.now()
         current = tx[Breakpoints].get(held.breakpoint_id, project=held.project)
         if current.overdue(now):
-            # Keep it until the end is recorded in the same transaction, together with the other answers that lapse.
+            # Put the answer back, so that `time_out` ends the breakpoint and drops all pending answers together.
             tx[HeldAnswers].put(held)
             self._breakpoints.time_out(tx, held.breakpoint_id, project=held.project)
         elif current.status is not Status.WAITING:
@@ -182,11 +183,11 @@ class HoldingService:
         else:
             changed, events = lapse(tx, current, held, code=error.code, why=error.message, at=now)
             tx[Breakpoints].move(changed, events, deadline=Deadline.AHEAD, now=now)
-            # Its comment wakes the agent, like any other comment.
+            # The answer's comment wakes the agent, like any other comment.
             tx.changed(changed, quietly=not held.answer.comment)
 
 
 def _approval_pending(tx: Transaction, asked: Asked) -> bool:
-    """Whether another reviewer's approval is in its undo window, so that a rejection takes effect at once."""
+    """Return whether another reviewer's approval is pending, so that a rejection takes effect immediately."""
     pending = tx[HeldAnswers].on(asked.breakpoint.id)
     return any(each.answer.approved and each.person_id != asked.by.id for each in pending)

@@ -1,4 +1,4 @@
-"""Saved views, separate for each person and project."""
+"""Saved views, stored separately for each person and project."""
 
 from assent.breakpoints.saved_views import MOST, SavedView, saved_view
 from assent.breakpoints.store.views import Views
@@ -9,7 +9,7 @@ from assent.db.transaction import Transaction
 
 class ViewService:
     def save(self, tx: Transaction, name: str, query: str, *, by: Principal) -> SavedView:
-        """Save a view, replacing an earlier one with the same name."""
+        """Save a view, replacing any earlier view with the same name."""
         _require_person(by)
         view = saved_view(name, query, at=tx.now())
         tx[Views].wait_for_others(by.id)

@@ -4,7 +4,7 @@ A predicate is unknown if its value is missing or has a different type from the 
 leaves unknown unchanged. AND and OR are unknown unless the other operands determine the result.
 
 Rules that stop an agent match loosely: they match if any interpretation of a value matches, so that changing its type
-or spelling does not bypass them. Under NOT, predicates are exact, because loosening them would match less.
+or spelling does not bypass them. Under NOT, predicates are exact, because loosening them would make rules match less.
 """
 
 import math
@@ -25,7 +25,7 @@ Value: TypeAlias = str | int | float | bool | None
 """A value in a pattern. None represents `null`."""
 Test: TypeAlias = Callable[[Json], Truth]
 MAX_ELEMENTS = 10_000
-"""Loose tests of longer lists return unknown, because testing every element would take too long."""
+"""For longer lists, loose tests return unknown, because testing every element would take too long."""
 
 
 class Kind(StrEnum):
@@ -60,7 +60,7 @@ class Subject:
     name: str
     values: Mapping[str, Json]
     claimed: frozenset[str] = frozenset()
-    """Attributes that the agent only claims. They are unknown to rules that approve, but rules that stop use them."""
+    """Attributes that are unverified claims. Approving rules treat them as unknown; `never` rules trust them."""
 
 
 class Missing:
@@ -81,11 +81,11 @@ class Expression(ABC):
 
     @abstractmethod
     def holds_loosely(self, subject: Subject) -> Truth:
-        """Evaluate loosely, trusting claimed attributes: otherwise never false where `holds` is true or unknown."""
+        """Evaluate loosely and trust claimed attributes. If none are claimed, false only where `holds` is false."""
 
     @abstractmethod
     def holds_tightly(self, subject: Subject) -> Truth:
-        """Evaluate the operand of a NOT in loose matching, so that the negation is true in at least as many cases."""
+        """Evaluate the operand of a NOT in loose matching. True only where exact evaluation is also true."""
 
     @abstractmethod
     def predicates(self) -> Iterator["Predicate"]: ...
@@ -121,12 +121,12 @@ class Predicate(Expression):
         return f"{path} in ({values})" if self.operator == "in" else f"{path} {self.operator} {values}"
 
     def actual(self, subject: Subject) -> Json:
-        """Return the subject's value or MISSING. Lists, such as tags, are empty instead of missing."""
+        """Return the subject's value or MISSING. List attributes, such as tags, are empty instead of missing."""
         name, *keys = self.path
         value = subject.values.get(name)
         if self.attribute.kind is Kind.LIST:
             return listed(value)
-        # None means that the attribute was omitted, but null within a payload can be compared.
+        # For an attribute, None means that it was omitted; null within a payload is a value that can be compared.
         if value is None:
             return MISSING
         for key in keys:
@@ -142,10 +142,10 @@ class Predicate(Expression):
     def holds_loosely(self, subject: Subject) -> Truth:
         actual = self.actual(subject)
         exactly = self._exactly(actual)
-        # Otherwise, sending the parent as a value of another type would bypass a rule with `exists`.
+        # Otherwise, sending the parent as a value of a different type would bypass a rule with `exists`.
         if self.operator == "exists" and not exactly and self._is_obstructed(subject):
             return None
-        # Loosening != would make it match less.
+        # Loosening `!=` would make the rule match less.
         if exactly or actual is MISSING or self.operator in {"exists", "!="}:
             return exactly
         return any_of((exactly, self.loose(actual)))
@@ -366,7 +366,7 @@ _TESTS: Builders = {
 def _loosely(compare: Callable[[str, str], bool], *, without_blanks: bool = True) -> Callable[[Value, Attribute], Test]:
     """Compare text in every spelling. For a list, compare each element, and all elements joined by spaces.
 
-    If a text has too many readings to try, compare it without spaces, which covers every reading.
+    If text has too many readings to try, compare it without spaces, which covers all readings.
     """
 
     def build(value: Value, attribute: Attribute) -> Test:
@@ -389,7 +389,7 @@ def _loosely(compare: Callable[[str, str], bool], *, without_blanks: bool = True
 
 
 def _loose_containment(value: Value, attribute: Attribute) -> Test:
-    """Compare tags and experts as a whole, but search within the strings and list elements of a payload."""
+    """Compare tags and experts in full, but search within the strings and list elements of a payload."""
     compare = operator.eq if attribute.kind is Kind.LIST else operator.contains
     return _loosely(compare)(value, attribute)
 
@@ -401,7 +401,7 @@ def _loose_matching(value: Value, attribute: Attribute) -> Test:
 
 def _loose_order(compare: Callable[[Any, Any], bool]) -> Callable[[Value, Attribute], Test]:
     def build(value: Value, attribute: Attribute) -> Test:
-        # Removing spaces would change the order of texts, so the result for uncertain text stays unknown.
+        # Removing spaces would change how text sorts, so the result for uncertain text stays unknown.
         return _nothing_known if attribute.ranked else _loosely(compare, without_blanks=False)(value, attribute)
 
     return build
@@ -439,7 +439,7 @@ def _texts(values: Sequence[Json]) -> Iterator[str]:
 
 
 def _nothing_known(actual: Json) -> Truth:
-    """Test a number, boolean or null, which have only one spelling. The result for an empty list is unknown."""
+    """Return false for a number, boolean or null, which has only one spelling, and unknown for an empty list."""
     return None if is_array(actual) and not actual else False
 
 
@@ -460,7 +460,7 @@ _LOOSE_TESTS: Builders = {
 
 def _written(value: Value) -> str:
     if isinstance(value, str):
-        # Choose the quote that has to be doubled less often.
+        # Use the quotation mark that has to be doubled less often.
         quote = '"' if value.count("'") > value.count('"') else "'"
         return quote + value.replace(quote, quote * 2) + quote
     if value is None or isinstance(value, bool):

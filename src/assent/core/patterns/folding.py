@@ -1,4 +1,4 @@
-"""Normalizes text that looks the same to people: case, compatible and invisible characters, and whitespace."""
+"""Normalizes text that looks the same to people: case, compatibility and invisible characters, and whitespace."""
 
 import re
 import unicodedata
@@ -72,7 +72,7 @@ def _seen(text: str, filler: str) -> str:
     return _hidden().sub("", _fillers().sub(filler, _blanks().sub(" ", text)))
 
 
-# These are compiled when the first non-ASCII text arrives, so that programs that never see any start faster.
+# The following patterns are compiled when the first non-ASCII text arrives, so that programs start faster.
 @cache
 def _blanks() -> re.Pattern[str]:
     return re.compile(f"[{_ASCII_BLANKS}\x85\u2028\u2029{character_class(BLANKS)}]")

@@ -26,7 +26,7 @@ class Glob:
         return _matches(self.pieces, text)
 
     def matches_loosely(self, text: str) -> bool:
-        """Match like never rules, regardless of case, spelling and the kind of whitespace."""
+        """Match like `never` rules: regardless of case, spelling and the kind of whitespace."""
         return (
             self.matches(text)
             or any(each.matches(reading) for each in self.loosened() for reading in readings(text))
@@ -34,7 +34,7 @@ class Glob:
         )
 
     def _solid(self) -> Iterator[tuple[str, ...]]:
-        """Yield the pieces without whitespace, composed and decomposed."""
+        """Yield the pieces without whitespace, in composed and decomposed form."""
         return zip(*map(_both, self.pieces), strict=True)
 
     def loosened(self) -> tuple["Glob", ...]:

@@ -119,7 +119,7 @@ def _too_deep(tokens: Iterator[Token]) -> Iterator[int]:
     before = ""
     for token in tokens:
         if token.type == "LPAR":
-            nots.append(-1 if before == "IN" else 0)  # the parentheses of IN are not a level
+            nots.append(-1 if before == "IN" else 0)  # the parentheses of IN do not count as a level
         elif token.type == "RPAR":
             nots.pop()
         elif token.type == "NOT":
@@ -201,7 +201,7 @@ class _Reader:
 
 
 def _wanted(verb: str, kind: Kind) -> Kind | None:
-    """Return the kind of value that the operator requires, or None if it accepts any."""
+    """Return the kind of value that the operator requires, or None if it accepts any kind."""
     if kind is Kind.OBJECT:
         return Kind.TEXT if verb in _AFFIXES or verb == "matches" else None
     return Kind.TEXT if kind is Kind.LIST else kind
@@ -252,7 +252,7 @@ def _unexpected(text: str, token: Token, expected: Collection[str]) -> PatternEr
     position = len(text) if token.type == "$END" else _at(token)
     found = _piece(text, position)
     place = next((each for each in _EXPLAINED if each in expected), "END")
-    # After the first parenthesis, only IN requires another one.
+    # After the first parenthesis, only IN requires another parenthesis.
     if place == "LPAR" and "(" in text[:position]:
         place = "IN"
     return _refusal(text, position, *_EXPLAINED[place](found), found=found)

@@ -51,7 +51,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A part of a pattern with the value that it was tested against and the result."""
+    """A part of a pattern, the value that it was tested against, and the result."""
 
     part: str
     actual: Json

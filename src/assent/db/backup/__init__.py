@@ -35,7 +35,7 @@ class Kind(Protocol):
     def restore(self, archive: Archive, *, force: bool, progress: Progress, epoch: int | None = None) -> Path | None:
         """Restore everything, or change nothing; return the path to which existing data was moved.
 
-        With `epoch`, the time of the restore, everything that a backup must not revive is invalid from the start.
+        If `epoch` is the time of the restore, everything that a backup must not revive is invalid from the start.
         """
         ...
 
@@ -115,7 +115,7 @@ def _head(breakpoint_id: str, rows: list[Sequence[Any]]) -> str:
         if seq != expected or before != previous:
             raise _broken(breakpoint_id)
         said = msgspec.json.decode(metadata)
-        # Purging removes an event's content but keeps its hash, which then can be followed but not recomputed.
+        # Purging removes an event's content but keeps its hash, which can then be followed but not recomputed.
         previous = stored if set(said) == {PURGED} else link(previous, body | {"metadata": said})
         if stored != previous:
             raise _broken(breakpoint_id)

@@ -18,7 +18,7 @@ MANIFEST = "manifest.json"
 CHECKSUM = "checksum"
 BLOCK = tarfile.BLOCKSIZE
 CHUNK = 1024 * 1024
-# The header and block of the checksum, and the two empty blocks that end a tar.
+# The header and content of the checksum member, and the two empty blocks that end a tar file.
 TAIL = 4 * BLOCK
 LARGEST_MANIFEST = 64 * CHUNK
 
@@ -41,7 +41,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, kw_only=True, rename="camel"):
-    """The contents of an archive, with the means to verify them."""
+    """The contents of an archive, and the information needed to verify them."""
 
     format: int = FORMAT
     assent: str
@@ -51,7 +51,7 @@ class Manifest(msgspec.Struct, kw_only=True, rename="camel"):
     counts: dict[str, int]
     # A digest of the newest hash of every breakpoint's chain.
     heads: str
-    # Ids of the keys that encrypt stored secrets, not the keys themselves.
+    # IDs of the keys that encrypt stored secrets, not the keys themselves.
     key_ids: list[str]
     columns: dict[str, list[str]] = {}
     # Statements that create the tables of DBOS, before and after inserting their rows.

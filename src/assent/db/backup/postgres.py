@@ -36,7 +36,7 @@ SELECT_REFERENCES = """
 SELECT_FUNCTIONS = """
     SELECT p.oid::regprocedure::text FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
     WHERE n.nspname = %(schema)s AND p.proname LIKE %(like)s"""
-# Everything in DBOS's tables besides their columns, in an order in which it can be created.
+# Everything in DBOS's tables besides their columns, in an order in which these objects can be created.
 SELECT_REST = """
     SELECT 1, pg_get_functiondef(p.oid) FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
     WHERE n.nspname = %(schema)s
@@ -55,7 +55,7 @@ SELECT_REST = """
     JOIN pg_class t ON t.oid = g.tgrelid JOIN pg_namespace n ON n.oid = t.relnamespace
     WHERE n.nspname = %(schema)s AND NOT g.tgisinternal
     ORDER BY 1, 2"""
-# Objects that a future version of DBOS may add, and that we would not copy.
+# Objects that a future version of DBOS may add but that this code does not copy.
 SELECT_STRANGE = """
     SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = %(schema)s AND c.relkind NOT IN ('r', 'i')
@@ -223,7 +223,7 @@ def _clear(connection: Connection, home: str) -> None:
         if table not in VERSIONS and connection.execute(sql.SQL("SELECT 1 FROM {} LIMIT 1").format(place)).fetchone():
             msg = (
                 f"This database is not empty: the table {table} contains rows. Create a new database and restore "
-                "into that."
+                "into it."
             )
             raise Refused(msg)
     for schema, table in tables:

@@ -44,7 +44,7 @@ class SqliteBackup:
         return manifest
 
     def _copy(self, copy: Path, progress: Progress) -> None:
-        """Copy while writers continue: the snapshot is taken under the write lock and then kept open."""
+        """Copy while other writers continue: take the snapshot under the write lock, then keep it open."""
         with _locking(self._path) as lock:
             with lock:
                 source = connect(self._path)
@@ -103,7 +103,7 @@ class SqliteBackup:
             raise Refused(msg)
 
     def _make_room(self, *, force: bool) -> Path | None:
-        """Move existing data aside, complete and in one file; refuse while it is in use."""
+        """Move existing data aside as a single complete file; refuse while it is in use."""
         self._refuse_full(force=force)
         if not self._path.exists():
             return None
@@ -121,7 +121,7 @@ class SqliteBackup:
 
 
 def _described(path: Path, *, made_at: str, version: str) -> Manifest:
-    """Return the manifest of a database that is not in use; raise if anything about it is wrong."""
+    """Return the manifest of a database that is not in use; raise if the database is damaged or inconsistent."""
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         try:
             if connection.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:

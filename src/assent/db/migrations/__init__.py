@@ -1,4 +1,4 @@
-"""The migrations of the schema; `upgrade` runs those that are missing."""
+"""The schema migrations; `upgrade` runs those that are pending."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ _ADVISORY_LOCK = 7_373_001
 
 
 class TooNew(AssentError):
-    """The data has a version that this version of Assent does not know."""
+    """The schema version of the data is not known to this version of Assent."""
 
     code = "too_new"
 
@@ -88,7 +88,7 @@ def newest() -> str | None:
 def behind(version: str | None) -> bool:
     """Return whether a version is older than the newest.
 
-    An unknown version is newer: a newer version is being rolled out, and its additions do not affect this node.
+    An unknown version counts as newer: a newer version is being rolled out, and its additions do not affect this node.
     """
     known = {each.revision for each in ScriptDirectory.from_config(_config()).walk_revisions()}
     return version is None or (version in known and version != newest())

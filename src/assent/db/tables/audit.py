@@ -31,7 +31,7 @@ admin_chains = Table(
     sqlite_with_rowid=False,
 )
 
-# Each restore of a backup begins an epoch: receipts, sessions and held answers from before it are invalid.
+# Each restore of a backup begins an epoch: receipts, sessions and held answers from earlier epochs are invalid.
 epochs = Table(
     "assent_epochs",
     metadata,
@@ -98,7 +98,7 @@ checkpoint_keys = Table(
     sqlite_with_rowid=False,
 )
 
-# How far each external destination has received checkpoints.
+# The last checkpoint that each external destination has received.
 anchors = Table(
     "assent_anchors",
     metadata,

@@ -49,12 +49,12 @@ breakpoints = Table(
     text("head"),
     number("comments"),
     number("votes"),
-    # Search words in rows of older versions, "" in newer rows: see breakpoint_words.
+    # Search words in rows that older versions wrote; "" in newer rows, see breakpoint_words.
     text("search"),
     number("purged_at", null=True),
-    # Approvals of the same gate and agent count together if this is equal.
+    # Approvals of the same gate and agent are counted together if this value is equal.
     text("counts_as", null=True),
-    # 1 if the agent ID is only claimed by the agent itself.
+    # 1 if the agent ID is an unverified claim by the agent.
     Column("agent_id_claimed", BigInteger, nullable=False, server_default="0"),
     CheckConstraint("status IN ('waiting','released','expired','cancelled')", name="status"),
     CheckConstraint("(status = 'released') = (decision IS NOT NULL)", name="decision"),
@@ -97,7 +97,7 @@ breakpoints = Table(
         sqlite_where=sa.text("ended_at IS NOT NULL AND purged_at IS NULL"),
         postgresql_where=sa.text("ended_at IS NOT NULL AND purged_at IS NULL"),
     ),
-    # Consecutive approvals by people; decisions of rules do not count.
+    # Consecutive approvals by people; decisions by rules do not count.
     Index(
         "ix_assent_breakpoints_streak",
         "project_id",
@@ -109,7 +109,7 @@ breakpoints = Table(
         sqlite_where=sa.text("decision IS NOT NULL AND ended_by NOT LIKE 'rule:%'"),
         postgresql_where=sa.text("decision IS NOT NULL AND ended_by NOT LIKE 'rule:%'"),
     ),
-    # The same for autoApproveAfterN: approvals that count together, and the rejection that ended the previous series.
+    # For autoApproveAfterN: approvals that are counted together, and the rejection that ended the previous series.
     Index(
         "ix_assent_breakpoints_counted",
         "project_id",
@@ -133,7 +133,7 @@ breakpoints = Table(
     ),
 )
 
-# Tags ("t:…") and experts ("e:…") with what a filtered page needs, so that its key alone serves filter and order.
+# Tags ("t:…") and experts ("e:…") with the columns by which a page is filtered and sorted, so that the key suffices.
 labels = Table(
     "assent_labels",
     metadata,
@@ -144,7 +144,7 @@ labels = Table(
     Column("id", Text, ForeignKey("assent_breakpoints.id"), primary_key=True),
     text("agent_id"),
     Index("ix_assent_labels_id", "id"),
-    # For a frequent tag and an agent that never uses it: without this index, every row of the tag would be read.
+    # For a frequent tag and an agent that never uses it. Without this index, every row with the tag would be read.
     Index("ix_assent_labels_agent", "project_id", "label", "agent_id", "status", "created_at", "id"),
     sqlite_with_rowid=False,
 )

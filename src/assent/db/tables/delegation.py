@@ -46,7 +46,7 @@ deliveries = Table(
     text("last_error", null=True),
     number("created_at"),
     number("updated_at"),
-    # Why it is sent, and what identifies it at the receiver, as JSON that only its channel interprets.
+    # Why the message is sent, and what identifies it at the receiver, as JSON that only the channel interprets.
     Column("purpose", Text, nullable=False, server_default="tell"),
     text("trace", null=True),
     # The channels that are left to try when this delivery is dead.
@@ -146,7 +146,7 @@ routings = Table(
     number("done"),
     # The last event that all followers have been notified of.
     number("seen"),
-    # Who may answer besides the assigned experts: deputies of absent people, and those it was escalated to.
+    # Who may answer besides the assigned experts: deputies of absent people, and people to whom it was escalated.
     text("deputies"),
     number("next_at", null=True),
     number("created_at"),
@@ -159,7 +159,7 @@ routings = Table(
     sqlite_with_rowid=False,
 )
 
-# How a person is notified: channels in order, quiet hours, and who answers while they are absent.
+# How a person is notified: channels in order, quiet hours, and who answers while the person is absent.
 preferences = Table(
     "assent_preferences",
     metadata,
@@ -182,7 +182,7 @@ links = Table(
     sqlite_with_rowid=False,
 )
 
-# Sent on the channel to an identity that is not linked; the signed-in person who opens it can link it to their account.
+# Links sent to unlinked identities on a channel. A signed-in person who opens such a link can link the identity.
 link_offers = Table(
     "assent_link_offers",
     metadata,
@@ -205,7 +205,7 @@ heard = Table(
     sqlite_with_rowid=False,
 )
 
-# When a recipient got the last messages, and when the last digest was sent and the next one is planned.
+# When a recipient received the last messages, when the last digest was sent, and when the next digest is due.
 pace = Table(
     "assent_pace",
     metadata,

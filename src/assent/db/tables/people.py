@@ -31,7 +31,7 @@ people = Table(
     number("created_at"),
     # The project whose admins manage the account; '*' means the admins of all projects.
     Column("home_project", Text, nullable=False, server_default="*"),
-    # Who set up or reset the person's access, until this is confirmed.
+    # Who set up or reset the person's access, until the access is confirmed.
     text("reset_by", null=True),
     number("reset_at", null=True),
     text("reset_way", null=True),
@@ -89,12 +89,12 @@ tokens = Table(
     number("expires_at", null=True),
     number("last_used_at", null=True),
     number("revoked_at", null=True),
-    # Patterns of processes that it may start.
+    # Patterns for the processes that the token may start.
     Column("processes", Text, nullable=False, server_default="[]"),
-    # The first token of the same agent, NULL for that token itself. An agent's breakpoints belong to all of its tokens.
+    # The agent's first token; NULL for that token itself. An agent's breakpoints belong to all of its tokens.
     text("agent", null=True),
     CheckConstraint("kind IN ('agent','person','service')", name="kind"),
-    # An agent token cannot have a person or a role, so nothing it holds could ever decide.
+    # An agent token cannot have a person or a role, so it can never decide.
     CheckConstraint("(kind = 'person') = (person_id IS NOT NULL)", name="person"),
     CheckConstraint("kind = 'person' OR roles = '[]'", name="roles"),
 )
@@ -113,7 +113,7 @@ sessions = Table(
     Index("ix_assent_sessions_person", "person_id"),
 )
 
-# A person's identity at an identity provider: its own id for them, never their email address.
+# A person's identity at an identity provider: the provider's own ID for the person, never an email address.
 identities = Table(
     "assent_identities",
     metadata,

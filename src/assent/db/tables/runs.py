@@ -28,7 +28,7 @@ runs = Table(
     number("updated_at"),
     number("ended_at", null=True),
     number("due_at", null=True),
-    # The event that started it, if any, and the number of runs between it and the outside world.
+    # The event that started the run, if any, and the number of runs between the original external event and this run.
     text("event_id", null=True),
     text("trigger_name", null=True),
     Column("depth", BigInteger, nullable=False, server_default="0"),

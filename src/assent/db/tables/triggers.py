@@ -30,11 +30,11 @@ sources = Table(
     number("refused_at", null=True),
     number("refused"),
     text("last_refusal", null=True),
-    # Why a local source cannot watch, in words.
+    # The reason why a local source cannot watch for changes.
     text("problem", null=True),
     # The state that a local source needs after a restart, such as the files it has seen.
     text("memory", null=True),
-    # When a schedule ticks next.
+    # When a schedule fires next.
     number("next_at", null=True),
     # When to alert about silence, for a source that should receive events regularly.
     number("silent_at", null=True),
@@ -53,7 +53,7 @@ triggers = Table(
     # The definition as written; whether it is enabled is stored in `state`.
     text("content"),
     text("state"),
-    # Why it is suspended, as written by the circuit breaker or a person.
+    # Why the trigger is suspended, as written by the circuit breaker or a person.
     text("because", null=True),
     number("version"),
     text("origin"),
@@ -81,7 +81,7 @@ trigger_events = Table(
     text("dedup_key"),
     text("delivery_id", null=True),
     text("replay_of", null=True),
-    # The only trigger to match a replayed event with, if one was named.
+    # The only trigger to match a replayed event against, if a trigger was specified.
     text("replay_for", null=True),
     text("verified"),
     text("trust"),
@@ -126,14 +126,14 @@ firings = Table(
     text("debounce_key", null=True),
     text("room_key", null=True),
     number("first_at"),
-    # The ids of earlier events that were merged into it, as JSON.
+    # The IDs of earlier events that were merged into the firing, as JSON.
     text("gathered"),
-    # How many more events were merged than are listed.
+    # The number of merged events that are not listed.
     number("beyond"),
-    # The greatest depth of all its events, and whether any of them requires approval by a person.
+    # The maximum depth of the firing's events, and whether any of them requires approval by a person.
     number("depth"),
     number("asks"),
-    # A digest of what the breakpoint asks.
+    # A digest of the breakpoint's question.
     text("asked", null=True),
     text("breakpoint_id", null=True),
     text("run_id", null=True),

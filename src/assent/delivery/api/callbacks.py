@@ -1,4 +1,4 @@
-"""The callback URLs of channels. They are outside /api, because each channel verifies its own requests."""
+"""Callback URLs for channels. They are outside /api, because each channel verifies its own requests."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ def callbacks(answering: AnsweringService, now: Callable[[], int], *, per_minute
     limit = RateLimit(per_minute, now)
 
     async def take(request: Request) -> Response:
-        # The name of the route in metrics, which must not contain the ID.
+        # The route's name in metrics; it must not contain the channel ID.
         request.scope["route_name"] = _PATH
         channel_id: str = request.path_params["channel_id"]
         # Checked here, because the database cannot store every character that a URL can contain.

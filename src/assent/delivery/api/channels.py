@@ -19,7 +19,7 @@ from assent.http.endpoint import Manager, PeopleReader, With, router
 
 channels = router("channels")
 ChannelId = Annotated[str, Path(pattern=r"^ch_[0-9a-z]{1,60}$")]
-IdentityQuery = Annotated[shapes.Identity, Query(description="Account on the channel.")]
+IdentityQuery = Annotated[shapes.Identity, Query(description="ID of the account on the channel.")]
 
 
 @channels.get("/channels", response_model_exclude_none=True, summary="Lists this project's channels")

@@ -1,4 +1,4 @@
-"""The deliveries API: messages with their recipients, attempts and errors, and retries."""
+"""The deliveries API: lists messages with their recipients, attempts and errors, and retries them."""
 
 from functools import partial
 from typing import Any
@@ -57,7 +57,7 @@ def _filters(request: Request) -> dict[str, str]:
         raise InvalidRequest.at("query state", f"must be one of {', '.join(STATES)}")
     if "cursor" in given and not DELIVERY_ID.fullmatch(given["cursor"]):
         raise InvalidRequest.at("query cursor", "is not a valid cursor")
-    # The store filters by column names.
+    # The store's filters are column names.
     if "breakpointId" in given:
         given["breakpoint_id"] = given.pop("breakpointId")
     return given

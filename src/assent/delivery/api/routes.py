@@ -1,4 +1,4 @@
-"""The API of routes and of people's notification preferences."""
+"""The API for routes and people's notification preferences."""
 
 from functools import partial
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""The Apprise channel: short messages with a Review link, to any service that the apprise package supports."""
+"""The Apprise channel: sends short messages with a Review link to any service that the apprise package supports."""
 
 import asyncio
 import importlib
@@ -20,7 +20,7 @@ SECRETS = frozenset({"urls"})
 PATIENCE = 20.0
 """Timeout in seconds for sending one message to all services; shorter than a delivery's lease."""
 _LONGEST_QUESTION = 500
-# Replaces characters that create mentions or links on some service; each service has its own markup.
+# Replaces characters that create mentions or links on some services; each service has its own markup.
 _HARMLESS = str.maketrans({"@": "＠", "<": "‹", ">": "›", "[": "［", "]": "］"})
 _SHOWN = frozenset({"Gate", "Agent", "Risk", "Answer by"})
 # Apprise does blocking network I/O, so a service that hangs must not occupy threads that other code needs.
@@ -65,7 +65,7 @@ class AppriseChannel:
         )
 
     async def _notify(self, title: str, body: str) -> Posted:
-        """Notify every service. If only some fail, record which ones instead of retrying, which would send duplicates.
+        """Notify every service. If only some fail, record them instead of retrying, which would send duplicates.
 
         Raises Transient if all fail.
         """

@@ -1,4 +1,4 @@
-"""Reads and validates the settings of a channel; errors point to the invalid setting."""
+"""Reads and validates a channel's settings; errors point to the invalid setting."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -85,7 +85,7 @@ class Fields:
 
 
 class Hidden:
-    """A reference to a secret, which is read at every use so that a new value takes effect immediately."""
+    """A reference to a secret. The secret is read on every use, so that a new value takes effect immediately."""
 
     def __init__(self, reference: str, tools: Tools) -> None:
         self._reference = reference

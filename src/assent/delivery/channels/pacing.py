@@ -1,4 +1,4 @@
-"""How many messages a channel sends to one recipient, and whether the rest are combined into a digest."""
+"""Rate limits: how many messages a recipient receives, and whether the rest are combined into a digest."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from assent.core.timestamps import SECOND
 
 MESSAGES, SECONDS, DIGEST = "paceMessages", "paceSeconds", "digest"
 SETTINGS = frozenset({MESSAGES, SECONDS, DIGEST})
-"""Settings of every channel that people read; they are removed from the settings that the channel receives."""
+"""The settings for rate limits; they are removed before a channel receives its settings."""
 AUTO, NEVER = "auto", "never"
 MAX_MESSAGES, MAX_SECONDS = 1_000, 3_600
 

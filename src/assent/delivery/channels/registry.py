@@ -20,25 +20,25 @@ class ChannelKind:
 
     name: str
     make: Callable[[Mapping[str, Any], Tools], Channel]
-    """Creates a channel from its settings, or raises InvalidRequest.at("/settings/…", …) for an invalid one."""
+    """Creates a channel from its settings; raises InvalidRequest.at("/settings/…", …) for an invalid setting."""
     personal: Callable[[Mapping[str, Any]], bool]
-    """Whether messages go to each recipient; otherwise each message goes once to the channel's only destination."""
+    """Whether each recipient gets their own message; otherwise, one message goes to the channel's fixed destination."""
     secrets: frozenset[str]
     """The settings that must be references to secrets."""
     proofs: frozenset[str]
     """The settings that authenticate answers: a person who changes them could answer as someone else."""
     pacing: Pacing | None = None
-    """The default limits of channels that people read; None for programs, which receive messages without delay."""
+    """The default rate limit; None for channels without a rate limit, such as webhooks."""
     edits: bool = False
     """Whether closing edits the existing message instead of sending another one."""
     follows: bool = False
-    """Whether it receives every event, not only requests for approval and their outcome."""
+    """Whether the channel receives every event, not only requests for approval and their outcomes."""
     by_address: bool = False
-    """Whether people are identified by their email address, without a linked account."""
+    """Whether people are identified by their email address instead of a linked account."""
 
 
 def _paced(make: Callable[[Mapping[str, Any], Tools], Channel]) -> Callable[[Mapping[str, Any], Tools], Channel]:
-    """Validate the limits, and remove them from the settings, because the channel itself does not use them."""
+    """Validate the rate limits, and remove them from the settings, because the channel itself does not use them."""
 
     def made(settings: Mapping[str, Any], tools: Tools) -> Channel:
         pacing_of(settings, Pacing(1))
@@ -87,7 +87,7 @@ KINDS: dict[str, ChannelKind] = {
         WebhookChannel,
         personal=lambda _: False,
         secrets=frozenset({"secrets"}),
-        # It answers on behalf of one person, and only that person can change who that is.
+        # The program answers on behalf of one person, and only that person or the operator can set this up.
         proofs=frozenset(),
         follows=True,
     ),

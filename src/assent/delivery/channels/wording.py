@@ -1,4 +1,4 @@
-"""The texts of messages, which all channels share."""
+"""The text of messages, shared by all channels."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,11 +16,11 @@ from assent.delivery.message import Digest, Note, Purpose
 LONGEST_LINE = 120
 LONGEST_VALUE = 300
 NAMED = 20
-"""Number of breakpoints that a digest lists."""
+"""Maximum number of breakpoints that a digest lists."""
 CONTENT_HASH = "Content hash"
 _MAX_AGENT = 60
 _CHANNELS = {"api": "API", "email": "email", "jira": "Jira", "slack": "Slack"}
-"""Display names of `via`; other values are shown as stored."""
+"""Display names for values of `via`; other values are shown as stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Fact:
 
 
 def line(text: str, longest: int = LONGEST_LINE) -> str:
-    """Return a text as a single line with hidden characters made visible, truncated to `longest` characters."""
+    """Return text as a single line with hidden characters made visible, truncated to `longest` characters."""
     return cut(" ".join(visible(text).split()), longest)
 
 
@@ -94,7 +94,7 @@ def outcome(note: Note) -> str:
 
 
 def ending(ended: Breakpoint, actor: Actor | None) -> str:
-    """Return the outcome without the time: “Approved by ann (email)”."""
+    """Return the outcome without the time, such as “Approved by ann (email)”."""
     what = (ended.decision.value if ended.decision else ended.status.value).capitalize()
     if actor is None:
         return what
@@ -123,7 +123,7 @@ def who(actor: Actor) -> str:
 
 
 def moment(at: int, zone: str | None = None) -> str:
-    """Format a time in the given time zone, with its name; UTC if the zone is missing or unknown."""
+    """Format a time in the given time zone, followed by the zone's name; use UTC if the zone is missing or unknown."""
     try:
         where = ZoneInfo(zone) if zone else UTC
     except (OSError, ValueError, KeyError):

@@ -135,7 +135,7 @@ def channel_set(
     """Update only the specified settings of a channel."""
     changes = settings_of(settings) | dict.fromkeys(unset or ())
     if not changes and rename is None and enable is None:
-        msg = "No changes specified. For the options, run: assent channel set --help"
+        msg = "No changes specified. To see the options, run: assent channel set --help"
         raise typer.BadParameter(msg)
     with session() as assent:
         found = _found(assent, name)

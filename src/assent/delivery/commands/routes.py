@@ -1,4 +1,4 @@
-"""Commands that list, add, remove and test routes through the API."""
+"""Commands that list, add, remove and check routes through the API."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -65,12 +65,12 @@ def route_add(  # noqa: PLR0913  # the options of the command
     ] = None,
     remind: Annotated[
         list[str] | None,
-        typer.Option(metavar="DURATION", help="Time after which to send a reminder, such as 30m or 2h (repeatable)"),
+        typer.Option(metavar="DURATION", help="Delay before a reminder, such as 30m or 2h (repeatable)"),
     ] = None,
     escalate: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="DURATION=WHO,…", help="When to notify additional recipients, such as 1h=owner (repeatable)"
+            metavar="DURATION=WHO,…", help="Delay and additional recipients, such as 1h=owner (repeatable)"
         ),
     ] = None,
     timeout: Annotated[
@@ -142,7 +142,7 @@ def route_check(  # noqa: PLR0913  # the options of the command
 ) -> None:
     """Show who would be notified about a breakpoint, where and when (dry run)."""
     with session() as assent:
-        # The argument is either a gate or an ID, which can be recognized by its prefix.
+        # The argument is either a gate or a breakpoint ID, which is recognized by its prefix.
         if about.startswith(_A_BREAKPOINT):
             found = assent.check_routes(about)
         else:

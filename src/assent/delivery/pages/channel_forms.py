@@ -1,4 +1,4 @@
-"""The form of each channel type, and conversion between its fields and the channel's settings."""
+"""The form for each channel type, and conversion between its fields and the channel's settings."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ class Form:
     identity: str = ""
     """The format of a person's account ID, if people answer with linked accounts."""
     silence: Callable[[Mapping[str, Any]], int | None] = lambda _: None
-    """Seconds without contact after which a channel with a connection or polling counts as lost; None for others."""
+    """Seconds without contact after which a channel that listens or polls counts as lost; None for others."""
 
 
 def _secret(name: str, label: str, hint: str = "", *, required: bool = False) -> Field:
@@ -94,7 +94,7 @@ _PACING = (
 FORMS: dict[str, Form] = {
     "slack": Form(
         title="Slack",
-        about="Messages with buttons, in a Slack channel or to each person. People answer with their linked account.",
+        about="Messages with buttons, sent to a Slack channel or to each person. People answer with linked accounts.",
         fields=(
             _secret("token", "Bot token", "Starts with xoxb-.", required=True),
             _secret(
@@ -191,7 +191,7 @@ FORMS: dict[str, Form] = {
             Field(
                 "closeTransition",
                 "Closing transition",
-                "Applied after the decision. Leave blank to add a comment instead.",
+                "Applied after the decision, in addition to a comment. Leave blank to add only the comment.",
             ),
             _secret("webhookSecret", "Webhook secret"),
             Field(

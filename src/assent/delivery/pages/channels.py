@@ -50,7 +50,7 @@ def routes(site: Site) -> list[Route]:
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """A fact about a channel's health, and its time."""
+    """A fact about a channel's health, with its time."""
 
     text: str
     at: int | None = None
@@ -75,7 +75,7 @@ def health(stored: StoredChannel, problem: str | None, now: int) -> Health:
         return Health("failing", [Sign("last attempt", stored.failed_at), *sent], stored.last_error)
     heard = [Sign("last contact", stored.heard_at)] if stored.heard_at is not None else []
     silence = form_of(stored.type).silence(stored.settings)
-    # A connection without contact is a problem even if the last message was sent.
+    # A connection without contact is a problem even if the last message was sent successfully.
     if silence is not None:
         if stored.heard_at is None or now - stored.heard_at > silence * SECOND:
             return Health("lost", heard or [Sign("never connected")])
@@ -106,14 +106,14 @@ async def channels(visit: Visit) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An error in a submitted form, and the control that it is about."""
+    """An error in a submitted form, and the form control that caused it."""
 
     text: str
     control: str | None = None
 
 
 def fault(error: AssentError, form: Form) -> Fault:
-    """Find the field for the error's JSON pointer."""
+    """Return the error with the form control that its JSON pointer refers to."""
     found: Sequence[Mapping[str, str]] = dict(error.details).get("errors") or ()  # type: ignore[assignment]
     if not found:
         return Fault(error.message)
@@ -186,7 +186,7 @@ class Shown:
     links: Sequence[Link]
     problem: str | None
     people: Sequence[tuple[str, str]]
-    """Suggestions for linking an account, by name and full name."""
+    """The names and full names of people to suggest when an account is linked."""
 
 
 def _known_id(visit: Visit) -> str:
@@ -241,7 +241,7 @@ async def change(visit: Visit) -> Response:
 
     def use_case(tx: Transaction) -> None:
         current = visit.site[ChannelService].known(tx, channel_id, by=visit.who)
-        # The form replaces all settings, so it must not overwrite changes that its user has not seen.
+        # The form replaces all settings, so it must not overwrite changes that the user has not seen.
         if visit.form.get("shown") != str(current.updated_at):
             raise outdated("channel")
         changes: dict[str, Any] = {

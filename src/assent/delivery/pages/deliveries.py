@@ -77,7 +77,7 @@ class Item:
 
     @property
     def what(self) -> str:
-        """Describe the message; for a callback, this is the name of the event."""
+        """A description of the message; for a callback, the name of the event."""
         return self.delivery.type if self.delivery.channel == CALLBACK else SAID[Purpose(self.delivery.purpose)]
 
 
@@ -137,7 +137,7 @@ async def listing(visit: Visit) -> Response:
         channels=channels,
         callback=CALLBACK,
         items=found[:PAGE],
-        # One more row than a page was read, to find out whether there is a next page.
+        # The query reads one extra row to detect whether there is a next page.
         next_page=asked.address(cursor=found[PAGE - 1].delivery.id) if len(found) > PAGE else None,
         done=_done(visit.request.query_params),
     )

@@ -1,4 +1,4 @@
-"""The page of an account link that a channel sent, on which a person confirms that the account is theirs."""
+"""The page behind a link that a channel sent, on which a person confirms that the channel account is theirs."""
 
 from functools import partial
 

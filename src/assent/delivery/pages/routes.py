@@ -1,4 +1,4 @@
-"""Route pages: list and reorder routes, forms to create, change and remove one, and a dry run."""
+"""Route pages: a list that can be reordered, forms to create, change and remove routes, and a dry run."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -96,9 +96,9 @@ class Entry:
     does: Sequence[str]
     fixed: bool
     first: bool
-    """Whether it is the first of the routes that can be moved."""
+    """Whether this is the first route that can be moved."""
     last: bool
-    """Whether it is the last of them."""
+    """Whether this is the last route that can be moved."""
 
 
 async def listing(visit: Visit) -> Response:
@@ -181,7 +181,7 @@ class Typed:
 
     @property
     def shown(self) -> list[Level]:
-        """The levels to show: at least those that are filled in and an empty one, if the maximum allows it."""
+        """The levels to show: all that are filled in, and at least one empty level if the maximum allows it."""
         last = max((each.n for each in self.filled), default=-1)
         known = {each.n: each for each in self.levels}
         return [known.get(n, Level(n)) for n in range(min(MOST, max(ROWS, last + 2)))]
@@ -225,7 +225,7 @@ def _names(typed: str) -> list[str]:
 
 
 def _targets(typed: str) -> list[str]:
-    """Return targets separated by line breaks or commas, because names of groups can contain spaces."""
+    """Split targets at line breaks and commas, but not at spaces, because group names can contain them."""
     return [each.strip() for each in typed.replace(",", "\n").splitlines() if each.strip()]
 
 
@@ -321,7 +321,7 @@ async def change(visit: Visit) -> Response:
 
 
 def _require_shown(visit: Visit, current: StoredRoute) -> None:
-    # The form replaces the whole route, so it must not overwrite changes that its user has not seen.
+    # The form replaces the whole route, so it must not overwrite changes that the user has not seen.
     if visit.form.get("shown") != str(current.updated_at):
         raise outdated("route")
 

@@ -28,7 +28,7 @@ REMOVE = "UPDATE assent_channels SET removed_at = :now, updated_at = :now WHERE 
 LISTENING = f"""
     {SELECT} WHERE removed_at IS NULL AND enabled = 1
         AND project_id NOT IN (SELECT id FROM assent_projects WHERE removed_at <= :since) ORDER BY project_id, name"""
-# Two changes within a microsecond must differ in updated_at, because cached channels are compared by it.
+# Two changes within a microsecond must differ in updated_at, which shows whether a cached channel is outdated.
 DISABLE = """
     UPDATE assent_channels
     SET enabled = 0, disabled_because = :because, updated_at = CASE WHEN :now > updated_at THEN :now
@@ -88,7 +88,7 @@ class Channels(Store):
         return self.get(channel.id)
 
     def setters(self, channel: StoredChannel) -> frozenset[str]:
-        """Return everyone who created a channel or changed its settings, as actors such as `person:ann`."""
+        """Return the people who created a channel or changed its settings, as actors such as `person:ann`."""
         events = self._log.about(f"channel:{channel.id}", project=channel.project)
         changed = [each.actor for each in events if each.differs("settings")]
         actors = {Actor.parse(channel.created_by), *changed}
@@ -126,7 +126,7 @@ class Channels(Store):
         return [_channel(row) for row in rows]
 
     def listening(self, *, since: int) -> list[StoredChannel]:
-        """Return enabled channels, except those of projects that were removed by `since`."""
+        """Return enabled channels, except those of projects that were removed at or before `since`."""
         return [_channel(row) for row in self._session.all(LISTENING, {"since": since})]
 
     def in_project(self, project: str) -> list[StoredChannel]:

@@ -52,7 +52,7 @@ SUPERSEDE = f"""
 ANSWERED = """
     UPDATE assent_deliveries SET state = 'answered', updated_at = :now
     WHERE id = :id AND state IN ('sent', 'sending')"""
-# Excludes attempted messages: they may have arrived, and are closed like those that are known to have.
+# Excludes attempted messages: they may have arrived, so they are closed like messages that did arrive.
 SUPERSEDE_UNSENT = """
     UPDATE assent_deliveries SET state = 'superseded', updated_at = :now
     WHERE breakpoint_id = :breakpoint_id AND channel <> 'callback' AND state = 'pending'
@@ -64,7 +64,7 @@ SUPERSEDE_LINE = """
     UPDATE assent_deliveries SET state = 'superseded', updated_at = :now
     WHERE breakpoint_id = :breakpoint_id AND channel = :channel AND recipient = :recipient AND state = 'pending'
       AND purpose IN ('ask', 'remind') AND attempts = 0 AND next_at > :now"""
-# A recipient whose message is postponed, for example until quiet hours end, needs no reminder before that.
+# A recipient whose message is postponed, for example until quiet hours end, needs no reminder before then.
 SELECT_TO_REMIND = """
     SELECT DISTINCT channel, recipient FROM assent_deliveries AS told
     WHERE breakpoint_id = :breakpoint_id AND channel <> 'callback' AND purpose IN ('ask', 'remind', 'escalate')
@@ -73,11 +73,11 @@ SELECT_TO_REMIND = """
         WHERE later.breakpoint_id = told.breakpoint_id AND later.channel = told.channel
           AND later.recipient = told.recipient AND later.state = 'pending' AND later.digested = 0
           AND later.attempts = 0 AND later.next_at > :now)"""
-# An updated_at later than created_at marks a message that was already counted for the rate limit.
+# An updated_at later than created_at marks a message that was already counted toward the rate limit.
 HOLD_BACK = f"""
     UPDATE assent_deliveries SET digested = :digested, next_at = :next_at, updated_at = :now + 1
     WHERE id = :id AND attempts = :attempts AND {_OPEN}"""
-# Sends a message separately after all that was held back for a digest.
+# Sends a message separately, although it was held back for a digest.
 RELEASE = """
     UPDATE assent_deliveries
     SET digested = 0, state = 'pending', attempts = attempts - 1, next_at = :now, updated_at = :now + 1
@@ -90,11 +90,11 @@ SELECT_ITEMS = """
     SELECT breakpoint_id, min(id) FROM assent_deliveries
     WHERE channel = :channel AND recipient = :recipient AND digested = 1 AND trace = :trace AND purpose <> 'close'
     GROUP BY breakpoint_id ORDER BY min(id) LIMIT :limit"""
-# The outcome of a lost worker's attempt is unknown; a manual retry counts it as failed.
+# The outcome of a crashed worker's attempt is unknown; a manual retry marks the attempt as failed.
 FORGET_DEATHS = """
     UPDATE assent_attempts SET error = 'Its worker crashed.', milliseconds = 0
     WHERE delivery_id = :id AND milliseconds IS NULL"""
-# Includes digests, which are closed too; messages that were held back and not sent are superseded before this.
+# Includes digests, which are also closed; messages that were held back but not sent are already superseded.
 SELECT_TOLD = """
     SELECT DISTINCT channel, recipient FROM assent_deliveries
     WHERE breakpoint_id = :breakpoint_id AND channel <> 'callback' AND purpose IN ('ask', 'remind', 'escalate')
@@ -156,7 +156,7 @@ COUNT_FAILURES = "SELECT count(*) FROM assent_attempts WHERE delivery_id = :id A
 COUNT_DEAD = """
     SELECT count(*) FROM (
         SELECT 1 FROM assent_deliveries WHERE project_id = :project_id AND state = 'dead' LIMIT :most) AS given_up"""
-# Only the first delivery of each line: those behind it wait for it, and are not lost.
+# Only the first delivery of each line: later ones are waiting for it, so they are not stuck.
 SELECT_STUCK = f"""
     {_LISTED} AS stuck WHERE {_OPEN} AND next_at < :before AND NOT EXISTS (
         SELECT 1 FROM assent_deliveries AS earlier
@@ -191,7 +191,7 @@ class Delivery:
     fallback: str | None = None
     """The names of the channels to try if this delivery dies, as JSON."""
     digested: int = 0
-    """1 if it is sent in one message together with others."""
+    """1 if the delivery is sent as part of a digest."""
 
     @property
     def line(self) -> dict[str, str]:
@@ -208,7 +208,7 @@ class Attempt:
     status: int | None
     error: str | None
     unsent: bool = False
-    """Whether it failed before anything was sent."""
+    """Whether the attempt failed before anything was sent."""
 
 
 class Deliveries(Store):
@@ -222,7 +222,7 @@ class Deliveries(Store):
         if breakpoint_.callback_url is None:
             return
         told = [event for event in events if event.type in NOTIFIED]
-        # Sorted, because ids of the same millisecond differ only in random bits, and lists are ordered by id.
+        # Sorted, because IDs created in the same millisecond differ only in random bits, and lists are ordered by ID.
         ids = sorted(self._new_id("dlv") for _ in told)
         for event, new_id in zip(told, ids, strict=True):
             delivery = about(new_id, breakpoint_, event, channel=CALLBACK, recipient=breakpoint_.callback_url)
@@ -247,13 +247,13 @@ class Deliveries(Store):
         self._session.write(SUPERSEDE, [{"id": delivery.id, "attempts": delivery.attempts, "now": now}])
 
     def supersede_unsent(self, breakpoint_id: str, *, following: Sequence[str], now: int) -> None:
-        """Supersede unsent requests after the breakpoint has ended, except on channels that follow everything."""
+        """Supersede unsent requests after the breakpoint has ended, except on channels that receive every event."""
         test, params = among("channel", following, self._session.dialect)
         row = params | {"breakpoint_id": breakpoint_id, "now": now}
         self._session.write(f"{SUPERSEDE_UNSENT} AND NOT {test}", [row])
 
     def supersede_line(self, breakpoint_id: str, channel: str, recipient: str, *, now: int) -> None:
-        """Supersede messages that were postponed, because the recipient is notified in another way now."""
+        """Supersede postponed messages, because the recipient is now being notified of an escalation."""
         row = {"breakpoint_id": breakpoint_id, "channel": channel, "recipient": recipient, "now": now}
         self._session.write(SUPERSEDE_LINE, [row])
 
@@ -280,7 +280,7 @@ class Deliveries(Store):
         return bool(self._session.all(SELECT_IN_DIGEST, line))
 
     def items(self, told: Delivery, trace: str, *, limit: int) -> dict[str, str]:
-        """Return the breakpoints of the digest with this trace, each with the id of its delivery."""
+        """Return the breakpoints of the digest with this trace, each with the ID of its delivery."""
         params = {"channel": told.channel, "recipient": told.recipient, "trace": trace, "limit": limit}
         return {row[0]: row[1] for row in self._session.all(SELECT_ITEMS, params)}
 
@@ -297,11 +297,11 @@ class Deliveries(Store):
         return [(row[0], row[1]) for row in self._session.all(SELECT_TO_CLOSE, {"breakpoint_id": breakpoint_id})]
 
     def unconfirmed(self, line: Mapping[str, str]) -> list[str]:
-        """Return the ids of messages of this line that may have arrived although no response confirmed it."""
+        """Return the IDs of this line's messages that may have arrived without confirmation."""
         return [row[0] for row in self._session.all(SELECT_UNCONFIRMED, line)]
 
     def thread(self, line: Mapping[str, str]) -> str | None:
-        """Return the trace of the first message of this line that arrived, with separate messages before digests."""
+        """Return the trace of the first message of this line that arrived, preferring separate messages to digests."""
         rows = self._session.all(SELECT_THREAD, line)
         return rows[0][0] if rows else None
 
@@ -361,7 +361,7 @@ class Deliveries(Store):
         return True
 
     def record(self, claimed: Delivery, *, now: int) -> bool:
-        """Save the result of an attempt; return False if the claim had expired and another worker took over."""
+        """Save the result of an attempt; return False if the claim expired and another worker has taken over."""
         params = {
             "id": claimed.id,
             "attempts": claimed.attempts,
@@ -415,7 +415,7 @@ class Deliveries(Store):
         return [replace(Attempt(*row), unsent=row[-1] == 1) for row in rows]
 
     def failures(self, delivery_id: str) -> int:
-        """Return how many attempts are known to have failed; the outcome is unknown if the worker died."""
+        """Return how many attempts are known to have failed; the outcome is unknown if the worker crashed."""
         count: int = self._session.all(COUNT_FAILURES, {"id": delivery_id})[0][0]
         return count
 
@@ -431,12 +431,12 @@ class Deliveries(Store):
         return {row[0]: row[1] for row in rows}
 
     def stuck(self, before: int, *, limit: int) -> list[Delivery]:
-        """Return open deliveries that should have been handled before that time."""
+        """Return open deliveries that should have been handled before the given time."""
         rows = self._session.all(SELECT_STUCK, {"before": before, "limit": limit})
         return [Delivery(*row) for row in rows]
 
     def page(self, project: str, filters: Mapping[str, str], *, after: str, limit: int) -> list[Delivery]:
-        """Return deliveries before an id, newest first; the filter `created_by_id` is the breakpoint's creator."""
+        """Return deliveries before an ID, newest first; `created_by_id` filters by the breakpoint's creator."""
         wheres = "".join(f" AND {name} = :{name}" for name in ("state", "breakpoint_id", "channel") if name in filters)
         wheres += _OF_CREATOR if "created_by_id" in filters else ""
         before = " AND id < :after" if after else ""

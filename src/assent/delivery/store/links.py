@@ -1,4 +1,4 @@
-"""Accounts on channels that are linked to people, and the offers to link them."""
+"""Channel accounts that are linked to people, and offers to link accounts."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -58,7 +58,7 @@ class Links(Store):
         self._log = tx[AdminLog]
 
     def person_of(self, channel_id: str, identity: str) -> Person | None:
-        """Return the person linked to an identity; None if it is not linked or the person's account is closed."""
+        """Return the person linked to an identity; None if it is not linked or the person has been deactivated."""
         rows = self._session.all(SELECT_PERSON, {"channel_id": channel_id, "identity": identity})
         return person_of(rows[0]) if rows else None
 
@@ -125,7 +125,7 @@ class Links(Store):
         return Offer(*rows[0]) if rows else None
 
     def take_offer(self, secret_hash: str, *, now: int) -> Offer | None:
-        """Use an offer; return None if it does not exist, has expired, or was used in the meantime."""
+        """Use an offer; return None if it does not exist, has expired, or has already been used."""
         found = self.find_offer(secret_hash, now=now)
         # Of two requests that find the same offer, only the one that deletes it can use it.
         if found is None or self._session.change(DELETE_OFFER, {"secret_hash": secret_hash, "now": now}) != 1:

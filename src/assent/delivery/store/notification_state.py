@@ -1,4 +1,4 @@
-"""The notification state of each breakpoint: created with it, and due when its next step is due."""
+"""The notification state of each breakpoint, created with the breakpoint and due when its next step is due."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from assent.db.sql import among
 from assent.db.transaction import Store
 
 COLUMNS = ("breakpoint_id", "project_id", "route_id", "route", "done", "seen", "deputies", "next_at")
-# Inserts nothing for projects that have neither a channel nor tags that require a ticket, so that they have almost no
-# overhead.
+# Inserts nothing for projects without channels and without tags that require a ticket, so that such projects have
+# almost no overhead.
 BEGIN = """
     INSERT INTO assent_routings (breakpoint_id, project_id, done, seen, deputies, next_at, created_at)
     SELECT :id, :project_id, 0, 0, '[]', :at, :at
@@ -22,7 +22,7 @@ CHANGED = "UPDATE assent_routings SET next_at = :at WHERE (next_at IS NULL OR ne
 SELECT_DUE = """
     SELECT r.breakpoint_id FROM assent_routings r JOIN assent_breakpoints b ON b.id = r.breakpoint_id
     WHERE r.next_at <= :now ORDER BY r.next_at LIMIT :limit"""
-# Two nodes that lock the rate limits of the same recipients in different orders would deadlock.
+# Only one node at a time: two that lock the rate limits of the same recipients in different orders could deadlock.
 ALONE = "SELECT pg_try_advisory_xact_lock(7241002)"
 SELECT_NEXT_DUE = """
     SELECT next_at FROM assent_routings WHERE next_at IS NOT NULL ORDER BY next_at LIMIT 1"""
@@ -39,7 +39,7 @@ class Routing:
     project: str
     route_id: str | None
     route: str | None
-    """The route when it was selected, as JSON; later changes only affect later breakpoints."""
+    """The route as it was when selected, as JSON; changes to it affect only new breakpoints."""
     done: int
     """The number of completed steps of the route."""
     seen: int
@@ -53,8 +53,8 @@ class Routings(Store):
         self._session.write(BEGIN, [{"id": breakpoint_id, "project_id": project, "at": at}])
 
     def changed(self, breakpoint_ids: Sequence[str], *, at: int) -> None:
-        """Make these due immediately, because of an event that recipients must learn about."""
-        # The usual case; its statement does not depend on the number of IDs.
+        """Make these breakpoints due immediately, because of an event that recipients must be notified of."""
+        # The usual case, for which the statement is always the same.
         if len(breakpoint_ids) == 1:
             self._session.write(f"{CHANGED} breakpoint_id = :id", [{"id": breakpoint_ids[0], "at": at}])
         elif breakpoint_ids:
@@ -62,10 +62,10 @@ class Routings(Store):
             self._session.write(f"{CHANGED} {test}", [params | {"at": at}])
 
     def take_due(self, now: int, *, limit: int) -> list[Routing]:
-        """Return what is due, ordered by ID, with the breakpoints locked; skip those that are already locked."""
+        """Lock the due breakpoints and return their state, ordered by ID; skip those that are already locked."""
         if self._session.dialect == "postgresql" and not self._session.all(ALONE, {})[0][0]:
             return []
-        # Writing a routing requires the lock of its breakpoint, so read the rows again once we have that lock.
+        # Writing the state requires the lock on its breakpoint, so read the rows again once we hold the lock.
         lock = " FOR UPDATE OF b SKIP LOCKED" if self._session.dialect == "postgresql" else ""
         ids = [row[0] for row in self._session.all(SELECT_DUE + lock, {"now": now, "limit": limit})]
         if not ids:

@@ -25,10 +25,10 @@ class Pace:
     digest_at: int | None = None
     """When the last digest was sent."""
     digest_due: int | None = None
-    """When the next digest is planned."""
+    """When the next digest is due."""
 
     def counted(self, now: int, *, window: int, most: int) -> "Pace | None":
-        """Return the pace with one more message now, or None if that exceeds the limit for the window."""
+        """Return the pace with one more message now, or None if this would exceed the limit for the window."""
         recent = tuple(each for each in self.times if each > now - window)
         return replace(self, times=(*recent, now)) if len(recent) < most else None
 
@@ -37,7 +37,7 @@ class Pace:
         return sorted(self.times)[-most] + window if len(self.times) >= most else 0
 
     def reserved(self, at: int) -> "Pace":
-        """Return the pace with a slot reserved for a message that is sent at this later time."""
+        """Return the pace with a slot reserved for a message that will be sent at this later time."""
         return replace(self, times=(*self.times, at))
 
 

@@ -1,4 +1,4 @@
-"""Routes, in order."""
+"""Stores routes and their order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ UPDATE = """
     WHERE id = :id AND project_id = :project_id AND updated_at = :expected"""
 MOVE = "UPDATE assent_routes SET position = :position WHERE id = :id AND project_id = :project_id"
 _ORDER = "ORDER BY CASE WHEN source = 'file' THEN 0 ELSE 1 END, position, created_at, id"
-# Locks the project, so that changes to its routes happen one after the other, as for rules.
+# Locks the project, so that changes to its routes happen one after the other, as with rules.
 LOCK = "SELECT id FROM assent_projects WHERE id = :project_id FOR NO KEY UPDATE"
 
 
@@ -54,7 +54,7 @@ class Routes(Store):
             self._session.all(LOCK, {"project_id": project})
 
     def in_project(self, project: str) -> list[StoredRoute]:
-        """Return all routes in order, including disabled ones; those of assent.yaml come first."""
+        """Return all routes in order, including disabled ones; those from assent.yaml come first."""
         rows = self._session.all(f"{SELECT} {_ORDER}", {"project_id": project})
         return [_route(row) for row in rows]
 

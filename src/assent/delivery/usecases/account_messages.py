@@ -52,7 +52,7 @@ class AccountMessages:
         self._base_url = base_url
 
     async def mail_link(self, payload: Mapping[str, Any]) -> None:
-        """Mail a sign-in link; each attempt creates its own, so that no secret is stored in the queue."""
+        """Mail a sign-in link. Each attempt creates a new link, so that the queue does not contain any secrets."""
         ready = await self._database.write(partial(self._link, payload=payload))
         if ready is not None:
             await self._send(LINK_JOB, payload, *ready)
@@ -80,7 +80,7 @@ class AccountMessages:
         return stored, notice
 
     async def tell_reset(self, payload: Mapping[str, Any]) -> None:
-        """Notify the person on every channel that reaches them; each channel is a separate job."""
+        """Notify the person on every channel that reaches them; each channel gets a separate job."""
         if "channel" not in payload:
             await self._database.write(partial(self._fan_out, payload=payload))
             return
@@ -93,7 +93,7 @@ class AccountMessages:
         if person is None:
             return
         for channel_id, to in self._places(tx, person, payload):
-            # One job per channel, so that the failure of one channel does not repeat the messages on the others.
+            # One job per channel, so that a failure on one channel does not cause duplicates on the others.
             one = {**payload, "channel": channel_id, **to}
             tx.enqueue(RESET_JOB, key=tx.new_id("job"), payload=one)
 
@@ -103,7 +103,7 @@ class AccountMessages:
         found: list[tuple[str, dict[str, str | None]]] = []
         mail = self._people.mail_channel(tx, person, project=payload["project"])
         if mail is not None and payload["email"]:
-            # Use the address from before the change, because an admin may have set the new one to their own.
+            # Use the address from before the change, because an admin may have replaced it with their own.
             found.append((mail.id, {"to": payload["email"], "identity": None}))
         links = [each for each in tx[Links].of_person(person.id) if tx[Channels].live(each.channel_id) is not None]
         return found + [(each.channel_id, {"to": None, "identity": each.identity}) for each in links]
@@ -130,7 +130,7 @@ class AccountMessages:
         return stored, notice
 
     async def _send(self, job: str, payload: Mapping[str, Any], stored: StoredChannel, notice: Notice) -> None:
-        """Send a notice; temporary failures are queued again with increasing delays."""
+        """Send a notice; after a temporary failure, queue it again with an increasing delay."""
         attempt = int(payload.get("attempt", 1))
         try:
             channel = self._switchboard.channel(stored)
@@ -162,7 +162,7 @@ def _record_failure(tx: Transaction, *, payload: Mapping[str, Any], channel: Sto
 
 
 def last_failure(tx: Transaction, person: Person) -> AdminEvent | None:
-    """Return the most recent message that could not be sent to the person since their access was last reset."""
+    """Return the event for the last message that could not be sent to the person since their access was reset."""
     events = tx[AdminLog].about(message_subject(person.name), project=person.home)
     recent = [each for each in events if person.reset_at is not None and each.at >= person.reset_at]
     return recent[-1] if recent else None

@@ -1,4 +1,4 @@
-"""Creates, changes and removes channels; their settings are validated by the channel type before they are stored."""
+"""Creates, changes and removes channels; each channel type validates the settings before they are stored."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from assent.people.store.people import EVERYWHERE, People
 from assent.people.usecases.people import is_known, mark_reset
 
 FROM_FILE = "file"
-"""The source of everything defined in assent.yaml."""
+"""The `source` of everything that is defined in assent.yaml."""
 MOST = 200
 LARGEST_SETTINGS = 20_000
 _OUR_OWN = "ASSENT_"
@@ -32,11 +32,11 @@ _NEVER = ("/proc", "/sys", "/dev")
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The server's secrets that admins may reference. The author of assent.yaml can read them anyway."""
+    """Limits which of the server's secrets admins may reference; the author of assent.yaml can read them anyway."""
 
     data_dir: Path
     patterns: tuple[str, ...] = ()
-    """References that admins of a single project may use too: `env:SLACK_*`, `file:/run/secrets/*`."""
+    """Patterns for secrets that single-project admins may also use, such as `env:SLACK_*` or `file:/run/secrets/*`."""
 
     def require(self, reference: str, pointer: str, *, by: Principal) -> None:
         """Refuse a secret that this admin may not use, because it would be sent to the configured address."""
@@ -58,7 +58,7 @@ class Reach:
             )
 
     def _ours(self, path: Path) -> bool:
-        # Resolved, so that `..` and symbolic links cannot hide the location.
+        # Resolve the path, so that `..` and symbolic links cannot hide the location.
         found = path.resolve()
         return found.is_relative_to(self.data_dir.resolve()) or any(map(found.is_relative_to, _NEVER))
 
@@ -91,7 +91,7 @@ class ChannelService:
         tx.acting(by)
         checked_name(name)
         self._check_new(tx, kind, settings, by=by)
-        # The lock prevents concurrent requests from exceeding the limit together.
+        # Without the lock, concurrent requests could exceed the limit.
         tx[Routes].wait_for_others(by.project)
         if len(tx[Channels].in_project(by.project)) >= MOST:
             raise InvalidRequest.at("/", f"a project can have at most {MOST} channels")
@@ -112,7 +112,7 @@ class ChannelService:
         return channel
 
     def change(self, tx: Transaction, channel_id: str, changes: Mapping[str, Any], *, by: Principal) -> StoredChannel:
-        """Change the given fields: name, settings, enabled. In settings, null removes a value."""
+        """Change the given fields (name, settings or enabled). In settings, null removes a value."""
         by.require(Permission.MANAGE)
         tx.acting(by)
         tx[Routes].wait_for_others(by.project)
@@ -146,7 +146,7 @@ class ChannelService:
         tx[Channels].remove(channel_id, now=tx.now())
 
     def check(self, kind: str, settings: Mapping[str, Any]) -> None:
-        """Refuse settings that the channel cannot work with, and secrets that are not references."""
+        """Refuse invalid settings, and secrets that are not references."""
         found = kind_of(kind)
         if len(to_json(settings)) > LARGEST_SETTINGS:
             raise InvalidRequest.at("/settings", f"must be at most {LARGEST_SETTINGS:,} bytes")
@@ -159,7 +159,7 @@ class ChannelService:
             raise InvalidRequest.at("/settings", str(error)) from error
 
     def problem(self, stored: StoredChannel) -> str | None:
-        """Return why the channel cannot work with its current settings, or None."""
+        """Return the error in the channel's current settings, or None if they are valid."""
         try:
             self.check(stored.type, stored.settings)
         except InvalidRequest as error:
@@ -178,7 +178,7 @@ class ChannelService:
 
 
 def _mark_answerers(tx: Transaction, channel: StoredChannel, before: Mapping[str, Any], *, by: Principal) -> None:
-    """Mark everyone whose answers the channel accepts: an admin who sets their proof could answer for them."""
+    """Mark everyone who answers on the channel: an admin who changes how answers are verified could forge theirs."""
     kind = kind_of(channel.type)
     if all(channel.settings.get(name) in {None, before.get(name)} for name in kind.proofs):
         return
@@ -190,7 +190,7 @@ def _mark_answerers(tx: Transaction, channel: StoredChannel, before: Mapping[str
 
 
 def _require_person(tx: Transaction, name: str, by: Principal) -> None:
-    """Require that a program that answers as a person was set up by that person, or by the operator, as for tokens."""
+    """Allow only the person (or the operator) to let a program answer on the person's behalf, as with tokens."""
     person = tx[People].find_by_name(name)
     grants = tx[People].grants(person.id) if person is not None else {}
     if person is None or {by.project, EVERYWHERE}.isdisjoint(grants):
@@ -216,7 +216,7 @@ def checked_name(name: str) -> str:
 
 
 def users_of(routes: Sequence[StoredRoute], name: str) -> list[str]:
-    """Return the ids of the routes that use a channel."""
+    """Return the IDs of the routes that use a channel."""
     return [each.id for each in routes if name in channels_of(each)]
 
 
@@ -237,9 +237,9 @@ def _refuse_used(tx: Transaction, channel: StoredChannel, what: str) -> None:
 
 
 def _only_revives(current: StoredChannel, changes: Mapping[str, Any]) -> bool:
-    """Whether the change only re-enables a channel that was disabled because its address no longer existed.
+    """Return whether the change only re-enables a channel that was disabled because its address no longer existed.
 
-    This is allowed even if assent.yaml defines the channel.
+    This is allowed even for a channel that is defined in assent.yaml.
     """
     return current.disabled_because is not None and dict(changes) == {"enabled": True}
 
@@ -254,7 +254,7 @@ def _secrets(kind: ChannelKind, settings: Mapping[str, Any]) -> Iterator[tuple[s
 
 
 def texts(value: Json, pointer: str) -> Iterator[tuple[str, str]]:
-    """Yield every text in a value with its JSON pointer."""
+    """Yield every string in a value with its JSON pointer."""
     if isinstance(value, str):
         yield pointer, value
     elif is_object(value):

@@ -1,4 +1,4 @@
-"""The channels and routes of assent.yaml: validated before a node starts, and applied when it does."""
+"""The channels and routes in assent.yaml: validated before a node starts, and applied when it starts."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -49,7 +49,7 @@ class FileRoute:
 
 
 class Configuration:
-    """The channels and routes in assent.yaml. Those created through the API are not changed."""
+    """Applies the channels and routes in assent.yaml; leaves those created through the API unchanged."""
 
     def __init__(self, service: ChannelService, problems: Problems) -> None:
         self._service = service
@@ -83,7 +83,7 @@ class Configuration:
         standing = {each.name: each for each in tx[Channels].in_project(project)}
         wanted = {each.name: each for each in self.channels if each.project == project}
         for name, current in standing.items():
-            # A channel cannot change its type, so it is replaced by a new channel.
+            # A channel's type cannot be changed, so a new channel replaces it.
             if current.source == FROM_FILE and (name not in wanted or wanted[name].type != current.type):
                 tx[Channels].remove(current.id, now=tx.now())
                 _log.info("channel_removed", channel=name, project=project, source=FROM_FILE)
@@ -108,7 +108,7 @@ class Configuration:
             if each.project != project:
                 continue
             self._in_place(each.place, refuse_unknown_channels, each.route, known)
-            # Routes in the file do not have IDs, so an unchanged route is recognized by its content and keeps its ID.
+            # The file has no route IDs, so an unchanged route is matched by its content to keep its stored ID.
             same = next((one for one in left if (written(one.route), one.enabled) == each.content), None)
             if same is not None:
                 left.remove(same)
@@ -148,7 +148,7 @@ class Configuration:
 
 
 def _route(place: str, given: Mapping[str, Any]) -> FileRoute:
-    """Parse a route; whether its channels exist is checked when it is applied."""
+    """Parse a route without checking whether its channels exist; that is checked when the file is applied."""
     body = {str(name): value for name, value in given.items() if name not in {"project", "enabled"}}
     return FileRoute(place, project_of(given), checked(body, route_id=""), enabled_of(given))
 
@@ -168,7 +168,10 @@ def enabled_of(given: Mapping[str, Any]) -> bool:
 
 
 def _differs(found: StoredChannel, wanted: FileChannel) -> bool:
-    """Whether to update a channel; one disabled because its address no longer exists requires new settings."""
+    """Return whether to update a channel.
+
+    A channel that was disabled because its address no longer exists stays disabled until its settings change.
+    """
     if dict(found.settings) != dict(wanted.settings):
         return True
     return found.enabled != wanted.enabled and found.disabled_because is None

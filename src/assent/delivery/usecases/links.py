@@ -1,4 +1,4 @@
-"""Links channel accounts to people: by an admin, or by the person through a link from the channel."""
+"""Links channel accounts to people: an admin sets the link, or the person confirms one that the channel sent."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from assent.people.store.people import People
 from assent.people.usecases.people import PeopleService, mark_reset
 
 OFFER_LIFE = 15 * 60 * SECOND
-"""Short, because anyone who is signed in and opens the link is linked to the account that requested it."""
+"""Short, because any signed-in person who accepts the link is linked to the account that requested it."""
 LONGEST = 255
 
 
@@ -63,7 +63,7 @@ class LinkService:
         tx[Links].unlink(channel_id, identity)
 
     def offer(self, tx: Transaction, channel_id: str, identity: str, *, shown_as: str) -> str:
-        """Return the secret of a link for an unknown account on the channel; opening the link changes nothing."""
+        """Create a link for an unlinked account on the channel and return its secret; opening it changes nothing."""
         _check(identity)
         now = tx.now()
         tx[Links].forget_offers(now)
@@ -74,7 +74,7 @@ class LinkService:
         return plain
 
     def look(self, tx: Transaction, plain: str, *, by: Principal) -> Offered:
-        """Return what a link would do, without using it."""
+        """Return the account that a link would connect, without using the link."""
         found = tx[Links].find_offer(secret_hash(plain), now=tx.now()) if well_formed(plain) else None
         return self._offered(tx, found, by)
 

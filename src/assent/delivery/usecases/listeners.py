@@ -1,4 +1,4 @@
-"""Keeps channels with their own connection listening, on every node that has a worker."""
+"""Runs the channels that keep a connection open or poll, on every node that has a worker."""
 
 import asyncio
 import time
@@ -40,7 +40,7 @@ class _Listener:
 
 
 class Listeners:
-    """Starts, restarts and stops listening as channels are added, changed and removed; `run` until cancelled."""
+    """Starts, restarts and stops listeners as channels are added, changed and removed."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Listeners:
         try:
             channel = self._switchboard.channel(stored)
         except InvalidRequest as error:
-            # The channel's page shows the problem too; the next look tries again.
+            # The channel's page also shows the problem; the next call of `look` tries again.
             _log.info("channel_unusable", channel=stored.id, type=stored.type, error=error.message)
             return
         if hasattr(channel, "listen"):
@@ -104,7 +104,7 @@ class Listeners:
         await asyncio.gather(listener.task, return_exceptions=True)
 
     async def _keep_listening(self, stored: StoredChannel, channel: Listening) -> None:
-        """Listen again after each failure, with increasing delays; do not restart a channel that returns."""
+        """Listen, and restart after each failure with increasing delays; stop if `channel.listen` returns."""
         take: Callable[[Any], Awaitable[Mapping[str, Any] | None]] = partial(self._answering.take, stored)
         wait = 1.0
         while True:
@@ -115,12 +115,12 @@ class Listeners:
                 _log.exception("listening_failed", channel=stored.id, type=stored.type)
             else:
                 return
-            # After a long run, the channel had recovered, so start again with the shortest delay.
+            # A channel that listened for a long time had recovered, so start again with the shortest delay.
             wait = 1.0 if _steady() - began > LONGEST_PAUSE * SECOND else min(wait * 2, LONGEST_PAUSE)
             await self._pause(wait)
 
     async def _note(self) -> None:
-        """Record, at most every NOTE_EVERY, when each channel was last alive."""
+        """Record when each channel was last known to be alive, at most once every NOTE_EVERY."""
         for listener in self._running.values():
             heard = listener.channel.heard_at()
             if heard is None or heard - listener.noted < NOTE_EVERY:

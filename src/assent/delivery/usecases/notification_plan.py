@@ -1,4 +1,4 @@
-"""Delegation: sends notifications about pending breakpoints by their route, reminds, escalates, and closes messages."""
+"""Delegation: notifies recipients of pending breakpoints, sends reminders, escalates, and closes messages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -31,9 +31,9 @@ from assent.people.store.people import People
 from assent.people.store.preferences import PreferenceStore
 
 BATCH = 50
-"""Breakpoints that one transaction advances. On SQLite, other writers wait for it."""
+"""Maximum number of breakpoints per transaction; on SQLite, other writers wait until the transaction ends."""
 AGAIN = 60 * SECOND
-"""Delay before a breakpoint that could not be advanced is tried again."""
+"""Delay before retrying a breakpoint that could not be advanced."""
 ENDS = frozenset({"released", "expired", "cancelled"})
 UNTELLABLE = (AssentError, msgspec.MsgspecError, ValueError, LookupError, TypeError, AttributeError)
 """Errors raised for stored routes, preferences and settings that cannot be read; database errors are not included."""
@@ -41,7 +41,7 @@ _log = structlog.get_logger()
 
 
 class Untold(Exception):
-    """Notifications for this breakpoint could not be queued; it is retried in a minute."""
+    """Notifications about this breakpoint could not be queued; this is retried after a minute."""
 
 
 @dataclass(slots=True)
@@ -60,11 +60,11 @@ class DelegationService:
     def __init__(self) -> None:
         self.has_channels = False
         """Whether any project had a channel when last checked; without channels, nothing is urgent."""
-        # In memory, because the transaction that fails is rolled back and cannot store the delay.
+        # Kept in memory, because a failed transaction is rolled back and cannot store the delay.
         self._put_off: dict[str, int] = {}
 
     def advance_due(self, tx: Transaction) -> int:
-        """Advance a batch of due breakpoints, one node at a time; return how many were processed."""
+        """Advance a batch of due breakpoints, on only one node at a time; return how many were processed."""
         self.has_channels = tx[Channels].any()
         due = tx[Routings].take_due(tx.now(), limit=BATCH)
         for routing in due:
@@ -76,11 +76,11 @@ class DelegationService:
         return len(due)
 
     def _try(self, tx: Transaction, routing: Routing) -> None:
-        """Advance one breakpoint, or leave everything unchanged; a failure must not block the others."""
+        """Advance one breakpoint, or leave everything unchanged; a failure must not block other breakpoints."""
         try:
             self._advance(tx, routing)
         except UNTELLABLE as error:
-            # Raising rolls the batch back; the next batch postpones this breakpoint.
+            # Raising an error rolls back the batch; the next batch postpones this breakpoint.
             self._put_off[routing.breakpoint_id] = tx.now() + AGAIN
             _log.warning("delegation_failed", breakpoint=routing.breakpoint_id, error=str(error))
             raise Untold(routing.breakpoint_id) from error
@@ -89,13 +89,13 @@ class DelegationService:
         now = tx.now()
         current = tx[Breakpoints].get(routing.breakpoint_id, project=routing.project)
         [created] = tx[Breakpoints].events(current.id, limit=1)
-        # All events since then: with a fixed limit, many comments could hide the end of the breakpoint.
+        # Read all new events: with a fixed limit, many comments could hide the event that ended the breakpoint.
         told = tx[Breakpoints].events(current.id, after=routing.seen, limit=max(1, current.version - routing.seen))
         going = Going(routing, current, now, created, told)
         if current.status is not Status.WAITING:
             self._close(tx, going)
         elif current.overdue(now):
-            # It is about to end, and is then processed again.
+            # The breakpoint is about to end, and will be processed again when it does.
             tx[Routings].save(replace(routing, next_at=None))
         else:
             self._go_on(tx, going)
@@ -114,13 +114,13 @@ class DelegationService:
                 self._close(tx, going)
                 return
         self._follow(tx, going)
-        # Includes missed reminders, which are skipped for good.
+        # Missed reminders count as done, because they are never sent later.
         done = sum(each.at <= going.now for each in plan)
         left = plan[done].at if done < len(plan) else None
         tx[Routings].save(replace(going.routing, done=done, seen=going.current.version, next_at=left))
 
     def _chosen(self, tx: Transaction, going: Going) -> Routing:
-        """Select the route and store a copy of it, adding the channels that create a required ticket."""
+        """Select the route, and keep a copy of it that includes the channels that create a required ticket."""
         current = going.current
         routes = [each.route for each in tx[Routes].in_project(current.project) if each.enabled]
         route = chosen(routes, current)
@@ -129,10 +129,10 @@ class DelegationService:
             route = route or Route(id="", pattern="*", channels=())
             route = replace(route, channels=tuple(dict.fromkeys((*route.channels, *tickets))))
         if route is None:
-            # It cannot be approved without a ticket, so check again later whether a Jira channel has been set up.
+            # The breakpoint cannot be approved without a ticket, so check again later for a new Jira channel.
             missing = needs_ticket(tx, current)
             return replace(going.routing, done=int(not missing), next_at=going.now + AGAIN if missing else None)
-        # The timeout already became the breakpoint's deadline when it was created.
+        # The timeout became the breakpoint's deadline when the breakpoint was created.
         kept = msgspec.json.encode(written(replace(route, timeout=None))).decode()
         return replace(going.routing, route_id=route.id or None, route=kept)
 
@@ -152,13 +152,13 @@ class DelegationService:
             queue(tx, going.current, going.created, Purpose.ASK, reach)
 
     def _asked(self, tx: Transaction, going: Going, to: Sequence[str]) -> list[str]:
-        """Return the people that these targets refer to, with deputies instead of people who are absent."""
+        """Return the people that these targets refer to, with absent people replaced by their deputies."""
         directory = tx[People].directory(going.current.project, named(to, going.current))
         meant = people(to, going.current, directory)
         return list(dict.fromkeys(self._stands_in(tx, going, each) for each in meant))
 
     def _stands_in(self, tx: Transaction, going: Going, person: str) -> str:
-        """Return the person, or the deputy if the person is absent; the deputy may answer from now on."""
+        """Return the person or, if they are absent, their deputy, who may answer from now on."""
         found = person
         for _ in range(LONGEST_CHAIN):
             known = tx[People].find_by_name(found)
@@ -202,12 +202,12 @@ class DelegationService:
         event = self._record(tx, going, Action.ESCALATE, {"level": index + 1, "to": list(meant)})
         plan = replace(_plan(route, going), channels=level.channels or route.channels, quiet=False)
         for reach in reaches(tx, going.current.project, asked, plan, now=going.now):
-            # Escalations ignore quiet hours, so replace messages that are waiting for their end.
+            # Escalations ignore quiet hours, so they replace messages that are waiting for quiet hours to end.
             tx[Deliveries].supersede_line(going.current.id, reach.channel.id, reach.recipient, now=going.now)
             queue(tx, going.current, event, Purpose.ESCALATE, reach)
 
     def _time_out(self, tx: Transaction, going: Going, route: Route) -> None:
-        """End a breakpoint from an earlier release, in which a route's timeout did not become the deadline."""
+        """End a breakpoint created by an earlier release, in which a route's timeout did not become the deadline."""
         assert route.timeout is not None, "only a route with a timeout has this step"
         ending = going.current.but(on_timeout=route.timeout.then)
         lapsed, events = lapse_all(tx, ending, "The route's timeout expired.", at=going.now)
@@ -218,7 +218,7 @@ class DelegationService:
         going.told.append(event)
 
     def _follow(self, tx: Transaction, going: Going) -> None:
-        """Send new answers to the channels that follow every event."""
+        """Send new answers to the channels that receive every event."""
         answers = [each for each in going.told if each.type == "responded"]
         if not answers:
             return
@@ -247,7 +247,7 @@ class DelegationService:
     def _record(self, tx: Transaction, going: Going, action: Action, metadata: dict[str, Json]) -> Event:
         changed, event = advance(going.current, action, actor=ROUTE, at=going.now, metadata=metadata)
         tx[Breakpoints].move(changed, [event], deadline=Deadline.AHEAD, now=going.now)
-        # Reminders and escalations do not need to wake clients that wait for an answer.
+        # Reminders and escalations do not need to wake clients that are waiting for an answer.
         tx.changed(changed, quietly=True)
         going.current = changed
         return event
@@ -272,7 +272,7 @@ def _plan(route: Route, going: Going) -> Plan:
 
 
 def _may_stand_in(tx: Transaction, asked: Breakpoint, person: str) -> bool:
-    """Whether a deputy may answer for someone else: they must be a reviewer, and must not have a vote themselves."""
+    """Return whether a deputy may answer for an absent person: only a reviewer who does not also have a vote."""
     names = [name for seat in asked.seats for name in seat.names]
     directory = tx[People].directory(asked.project, [*names, person])
     seated = any(person in eligible(seat, directory) for seat in asked.seats)
@@ -280,7 +280,7 @@ def _may_stand_in(tx: Transaction, asked: Breakpoint, person: str) -> bool:
 
 
 def _due(left: Sequence[Step], now: int) -> list[Step]:
-    """Return the steps that are due; if several reminders were missed, only the last of them."""
+    """Return the steps that are due. If several reminders were missed, include only the last one."""
     due = [each for each in left if each.at <= now]
     last = max((each.at for each in due if each.kind is StepKind.REMIND), default=0)
     return [each for each in due if each.kind is not StepKind.REMIND or each.at == last]

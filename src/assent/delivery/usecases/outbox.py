@@ -1,6 +1,6 @@
-"""Deliveries: claimed, sent and recorded in the order of their events, until they are sent or dead.
+"""Claims deliveries and records their results, in the order of their events, until they are sent or dead.
 
-A worker claims what is due in one transaction, sends it outside of any, and records the result in another.
+A worker claims a due delivery in one transaction, sends it outside any transaction, and records the result in another.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,25 +28,25 @@ from assent.people.usecases.secrets import SecretService
 from assent.platform.admin_log import AdminLog
 
 LADDER = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
-"""Seconds to wait after the first failure of a callback, the second, and so on; after the last one it is dead."""
+"""Seconds to wait before each retry of a callback; if the last retry fails, the delivery is dead."""
 QUESTION_LADDER = (5, 30, 120, 600, 1_800, 3_600)
-"""The same for messages to people, which lose value with time; then hourly, until the breakpoint ends."""
+"""The same for messages on channels, which lose value over time; later retries are hourly until the breakpoint ends."""
 PATIENCE = 4
-"""Retries on one channel before the next channel is used, if the route names one."""
+"""Number of retries on one channel before the next channel is used, if the route has one."""
 ENDED_TRIES = 30
-"""Retries of a message about a breakpoint that has ended: about a day."""
+"""Number of retries of a message about a breakpoint that has ended; they take about a day."""
 JITTER = 0.2
 LEASE = 30 * SECOND
 """How long one attempt may take before another worker may try."""
 FRESH = 10 * SECOND
-"""Minimum time between two updates of a channel that is healthy."""
+"""Minimum interval between updates of a healthy channel's last success."""
 FALL_BACK_BATCH = 100
 MOST_TOLD = 100_000
 NAMED = 20
-"""Breakpoints that a digest lists by name."""
+"""Maximum number of breakpoints that a digest lists."""
 SMALLEST_DIGEST = 2
 DIGEST_SETTLES = 2 * SECOND
-"""Delay before a close message is tried again while a digest with its breakpoint is being sent."""
+"""Delay before retrying a closing message while a digest that lists its breakpoint is being sent."""
 UNLIMITED = Pacing(1_000, 1)
 STUCK = 60 * SECOND
 HEAL_BATCH = 200
@@ -64,9 +64,9 @@ class Claim:
     at: int
     secrets: tuple[str, ...] = ()
     unsigned: str = ""
-    """Why no secret is available for signing; nothing is sent unsigned."""
+    """Why no secret is available for signing; unsigned messages are never sent."""
     channel: StoredChannel | None = None
-    """None for a callback, which has an address and no settings."""
+    """None for a callback, which has only an address."""
     note: Note | None = None
 
 
@@ -91,10 +91,10 @@ class Sent:
     gone: bool = False
     retry_after: float | None = None
     unsent: bool = False
-    """Whether it failed before anything was sent."""
+    """Whether the attempt failed before anything was sent."""
     trace: Mapping[str, str] | None = None
     said: Incoming | None = None
-    """The answer in the receiver's response, if its channel allows that."""
+    """The answer in the receiver's response, if the channel accepts such answers."""
 
 
 class DeliveryService:
@@ -114,7 +114,7 @@ class DeliveryService:
             return None
         if not tx[Deliveries].claim(head, worker=worker, now=now, lease=now + LEASE):
             if head.state == "sending":
-                # Its worker may have died and been noticed before the lease ended, so look again when the lease ends.
+                # The worker that claimed it may have crashed, so check again when its lease ends.
                 tx[Deliveries].enqueue(head, delay=(head.next_at - now) / SECOND + 1, why=":lease")
             return None
         claimed = replace(head, state="sending", attempts=head.attempts + 1)
@@ -135,7 +135,7 @@ class DeliveryService:
         elif head.channel == CALLBACK:
             return False
         elif head.purpose == Purpose.CLOSE and tx[Deliveries].in_digest(head.line):
-            # A digest with this breakpoint is being sent; close it once the digest has arrived.
+            # A digest that lists this breakpoint is being sent; close its item once the digest has arrived.
             tx[Deliveries].hold_back(replace(head, next_at=now + DIGEST_SETTLES), now=now)
         elif _is_pointless(tx, head, current, now):
             tx[Deliveries].supersede(head, now=now)
@@ -152,7 +152,7 @@ class DeliveryService:
         self._fall_back(tx, dead, current)
 
     def _fall_back(self, tx: Transaction, dead: Delivery, current: Breakpoint) -> None:
-        """Send a dead delivery through the next channel, unless it has arrived before or its breakpoint has ended."""
+        """Send a dead delivery on the next channel, unless it has already arrived or its breakpoint has ended."""
         if dead.fallback is None or dead.purpose == Purpose.CLOSE or dead.trace is not None:
             return
         if current.status is Status.WAITING and not current.overdue(tx.now()):
@@ -179,7 +179,7 @@ class DeliveryService:
         )
 
     def _digest_again(self, tx: Transaction, claimed: Delivery, thread: str) -> Digest | None:
-        """Return the current content of the digest with this trace; None if the message was about one breakpoint."""
+        """Return the current content of the digest with this trace; None if it belongs to a separate message."""
         digest_id = (traced(thread) or {}).get("digest")
         if digest_id is None:
             return None
@@ -248,7 +248,7 @@ class DeliveryService:
         tx[Deliveries].record(replace(delivery, state="sent", last_error=None, trace=trace), now=now)
 
     def _is_stale(self, tx: Transaction, claim: Claim) -> bool:
-        """Whether an item of the digest ended during the edit, which is then outdated and has to be repeated."""
+        """Return whether an item of the digest ended while the digest was being edited, so that it is outdated."""
         shown = claim.note.digest if claim.note else None
         stored = claim.channel
         if shown is None or stored is None or not KINDS[stored.type].edits:
@@ -275,31 +275,31 @@ class DeliveryService:
         return None if rung is None else max(rung * (1 + JITTER * jitter), sent.retry_after or 0)
 
     def claim_digest(self, tx: Transaction, channel: str, recipient: str) -> DigestClaim | None:
-        """Claim all held-back deliveries to a recipient as one digest, without those that are no longer needed."""
+        """Claim a recipient's held-back deliveries as one digest, except those that are no longer needed."""
         now = tx.now()
-        # Locks the pace, so that messages to the recipient are counted one after the other.
+        # Lock the pace, so that messages to the recipient are counted one after the other.
         pace = tx[Paces].take(channel, recipient)
         lease = now + LEASE
         stored = tx[Channels].find(channel)
         problem = _unusable(stored)
         limits = (limits_of(stored) if stored else None) or UNLIMITED
         counted = pace.counted(now, window=limits.window, most=limits.messages)
-        # Other messages have used the window, so postpone the digest until it has room.
+        # Other messages have used up the rate limit, so postpone the digest.
         if counted is None and problem is None:
             at = max(now + 1, pace.free_at(window=limits.window, most=limits.messages))
             tx[Paces].save(replace(pace, digest_due=at))
             tx[Deliveries].plan_digest(channel, recipient, at=at, now=now)
             return None
-        # Another channel gets each message separately, so limit their number in one transaction.
+        # A fallback channel receives each message separately, so limit their number in one transaction.
         most = FALL_BACK_BATCH if problem else MOST_TOLD
         taken = tx[Deliveries].take_digest(channel, recipient, most=most, now=now, lease=lease)
-        # So many attempts without a recorded error mean that sending crashes the workers.
+        # This many attempts without a recorded error mean that sending crashes the workers.
         if any(each.attempts > len(LADDER) and each.last_error is None for each in taken):
             problem = "Every worker that tried to send this delivery crashed."
         if not taken or stored is None or problem:
             if taken:
                 self._end_digest_dead(tx, taken, problem or "This channel was removed.", lease)
-            # There may be more messages than one batch, so plan another digest.
+            # There may be more messages than fit into one batch, so plan another digest.
             if len(taken) == most:
                 tx[Deliveries].plan_digest(channel, recipient, at=now + SECOND, now=now)
             return None
@@ -329,7 +329,7 @@ class DeliveryService:
         return DigestClaim(stored, taken, self._digest(digest), lease)
 
     def _send_single(self, tx: Transaction, taken: Sequence[Delivery]) -> list[Delivery]:
-        """Send a single question, or a single ending, as a separate message; return the rest for a digest."""
+        """Send a lone question or a lone closing message separately; return the rest for a digest."""
         now = tx.now()
         waiting = self._waiting(tx, taken)
         questions = [each for each in taken if each.purpose != Purpose.CLOSE and each.breakpoint_id in waiting]
@@ -339,7 +339,7 @@ class DeliveryService:
         if alone:
             first = alone[0]
             pace = tx[Paces].take(first.channel, first.recipient)
-            # One message has already been counted, in place of the digest.
+            # The digest was counted as one message, so count only the additional ones.
             tx[Paces].save(replace(pace, times=(*pace.times, *(now for _ in alone[1:]))))
         for each in alone:
             tx[Deliveries].release(each, now=now)
@@ -378,7 +378,7 @@ class DeliveryService:
             self._end_digest_dead(tx, claim.taken, sent.error, claim.lease)
             return
         if tries > PATIENCE:
-            # Give up on this channel only for deliveries that can use another one.
+            # Give up on this channel only for deliveries that can use another channel.
             dead = replace(first, state="dead", last_error=sent.error)
             tx[Deliveries].end_digest(dead, lease=claim.lease, now=now, only=HAS_ANOTHER_WAY)
             self._fall_back_all(tx, claim.taken)
@@ -391,9 +391,9 @@ class DeliveryService:
         tx[Deliveries].plan_digest(first.channel, first.recipient, at=at, now=now)
 
     def heal(self, tx: Transaction) -> int:
-        """Queue deliveries again that no job handles: the job failed, or was lost when the database crashed."""
+        """Queue new jobs for deliveries whose job has failed or was lost when the database crashed."""
         now = tx.now()
-        # Every node heals; with the minute in the key, they queue only one job between them.
+        # Every node does this; because the key contains the minute, they queue only one job per delivery.
         minute = now // STUCK * STUCK
         stuck = tx[Deliveries].stuck(now - STUCK, limit=HEAL_BATCH)
         looked_after = {key.partition(":")[0] for key in (tx.open_jobs(JOB) if stuck else ())}
@@ -408,7 +408,7 @@ class DeliveryService:
         return len(stuck) + len(digests)
 
     def retry(self, tx: Transaction, delivery_id: str, *, by: Principal) -> Delivery:
-        """Retry a dead delivery now; a message to a program can also be resent after it was sent."""
+        """Retry a dead delivery now; a message to a program can also be resent after it has arrived."""
         by.require(Permission.MANAGE)
         tx.acting(by)
         ended = tx[Deliveries].get(delivery_id, project=by.project)
@@ -428,7 +428,7 @@ class DeliveryService:
         return replace(ended, state="pending", next_at=now, updated_at=now)
 
     def retry_all(self, tx: Transaction, channel: str, *, by: Principal) -> int:
-        """Retry dead deliveries of a channel, at most RETRY_BATCH in one transaction; return how many."""
+        """Retry up to RETRY_BATCH dead deliveries of a channel; return the number of retried deliveries."""
         by.require(Permission.MANAGE)
         tx.acting(by)
         now = tx.now()
@@ -443,7 +443,7 @@ class DeliveryService:
 
 
 def _goes_to_a_program(tx: Transaction, delivery: Delivery) -> bool:
-    """Whether a delivery goes to a program, which recognizes a duplicate by its message id; people cannot."""
+    """Return whether a delivery goes to a program, which, unlike people, can detect duplicates by message ID."""
     return delivery.channel == CALLBACK or _follows(tx, delivery)
 
 
@@ -458,7 +458,7 @@ def _question_rung(failures: int) -> int:
 
 
 def _is_pointless(tx: Transaction, delivery: Delivery, current: Breakpoint, now: int) -> bool:
-    """Whether a message is no longer needed: the breakpoint has ended, or no message has to be closed."""
+    """Return whether a message is no longer needed, for example because the breakpoint has ended."""
     if delivery.purpose == Purpose.CLOSE:
         return not _needs_closing(tx, delivery)
     if delivery.purpose not in {Purpose.ASK, Purpose.REMIND, Purpose.ESCALATE}:
@@ -470,20 +470,20 @@ def _is_pointless(tx: Transaction, delivery: Delivery, current: Breakpoint, now:
 
 
 def _needs_closing(tx: Transaction, delivery: Delivery) -> bool:
-    """Whether a message of this line has arrived, or may have: its response was lost, or its worker crashed."""
+    """Return whether a message of this line has arrived or, after a lost response or a crash, may have arrived."""
     if tx[Deliveries].thread(delivery.line) is not None:
         return True
     if not tx[Deliveries].unconfirmed(delivery.line):
         return False
-    # A new message could be the first one to arrive, so do not send it to people who have lost access since. A channel
-    # that edits only changes existing messages and reveals nothing new to them (`Note.may_be_told`).
+    # A new message could be the first one to arrive, so do not send it to people who have since lost access. A channel
+    # that closes by editing only changes existing messages, and so reveals nothing new to them (`Note.may_be_told`).
     stored = tx[Channels].find(delivery.channel)
     edits = stored is not None and stored.type in KINDS and KINDS[stored.type].edits
     return edits or may_be_told(tx, delivery.project, delivery.recipient)
 
 
 def _one_too_many(tx: Transaction, head: Delivery, stored: StoredChannel | None, now: int) -> Delivery | None:
-    """Count a message when the quiet hours that delayed it end; return it if the rate limit delays or digests it."""
+    """Count a message when the quiet hours that delayed it end; return it if it exceeds the rate limit."""
     counted_before = head.updated_at > head.created_at
     if stored is None or head.attempts or head.created_at >= head.next_at or counted_before:
         return None
@@ -491,7 +491,7 @@ def _one_too_many(tx: Transaction, head: Delivery, stored: StoredChannel | None,
 
 
 def _follows(tx: Transaction, delivery: Delivery) -> bool:
-    """Whether the channel follows every event, and so is notified of a creation however late."""
+    """Return whether the channel receives every event, even a request whose breakpoint has already ended."""
     stored = tx[Channels].find(delivery.channel)
     kind = Switchboard.kind(stored) if stored else None
     return kind is not None and kind.follows
@@ -510,6 +510,6 @@ def _note_health(tx: Transaction, stored: StoredChannel, sent: Sent, now: int) -
         tx[Channels].note_failed(stored.id, sent.error, now)
         if sent.gone:
             tx[Channels].disable(stored.id, because=sent.error, now=now)
-    # Not after every delivery, because all of them would update the same row.
+    # Not recorded after every delivery, because all of them would update the same row.
     elif stored.last_error is not None or now - (stored.ok_at or 0) > FRESH:
         tx[Channels].note_ok(stored.id, now)

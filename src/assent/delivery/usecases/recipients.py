@@ -1,4 +1,4 @@
-"""Determines who is notified, on which channel and when, from people's preferences and rate limits."""
+"""Determines who is notified, on which channel and when, based on people's preferences and rate limits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,13 +23,13 @@ from assent.people.store.people import People
 from assent.people.store.preferences import PreferenceStore
 
 PLACE = "place"
-"""The recipient for a channel with a fixed destination: a room, an endpoint or a project."""
+"""The recipient on a channel with a fixed destination: a room, an endpoint or a Jira project."""
 _TEXTS = msgspec.json.Decoder(list[str])
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """A channel that reaches one recipient."""
+    """A channel and the recipient that it reaches."""
 
     channel: StoredChannel
     recipient: str
@@ -39,13 +39,13 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The channels that a route uses."""
+    """The channels that a route uses, and whether it respects quiet hours."""
 
     channels: tuple[str, ...]
     fallback: tuple[str, ...] = ()
     quiet: bool = True
     until: int = NEVER
-    """The breakpoint's deadline; a message is not delayed by quiet hours that end later."""
+    """The breakpoint's deadline; quiet hours that end after it do not delay a message."""
 
 
 def reaches(tx: Transaction, project: str, people: Sequence[str], plan: Plan, *, now: int) -> list[Reach]:
@@ -68,7 +68,7 @@ def reaches(tx: Transaction, project: str, people: Sequence[str], plan: Plan, *,
 
 
 def not_before(tx: Transaction, recipient: str, plan: Plan, *, now: int) -> int:
-    """Return when quiet hours allow notifying a recipient, or 0 for now; rooms have no quiet hours."""
+    """Return when quiet hours no longer delay a message, or 0 if they do not; rooms do not have quiet hours."""
     [wishes] = _wishes(tx, [recipient.removeprefix(PERSON)]).values() or [Preferences()]
     return _deferred(wishes, plan, now) if recipient.startswith(PERSON) else 0
 
@@ -91,7 +91,7 @@ def is_personal(stored: StoredChannel) -> bool:
 
 
 def queue(tx: Transaction, asked: Breakpoint, event: Event, purpose: Purpose, reach: Reach) -> None:
-    """Queue a message in this transaction; above the recipient's rate limit, delay it or add it to a digest."""
+    """Queue a message in this transaction; if it exceeds the rate limit, delay it or add it to a digest."""
     now = tx.now()
     new = replace(
         about(tx.new_id("dlv"), asked, event, channel=reach.channel.id, recipient=reach.recipient),
@@ -101,14 +101,14 @@ def queue(tx: Transaction, asked: Breakpoint, event: Event, purpose: Purpose, re
         updated_at=now,
         fallback=msgspec.json.encode(reach.fallback).decode() if reach.fallback else None,
     )
-    # A message delayed by quiet hours is counted when they end.
+    # A message delayed by quiet hours counts toward the rate limit only when they end.
     if new.next_at <= now:
         new = paced(tx, new, reach.channel, now=now) or new
     tx[Deliveries].add(new, now=now)
 
 
 def paced(tx: Transaction, delivery: Delivery, stored: StoredChannel, *, now: int) -> Delivery | None:
-    """Count a message; above the recipient's rate limit, return it delayed or digested, otherwise None."""
+    """Count a message. If it exceeds the recipient's rate limit, return it delayed or digested, otherwise None."""
     kind = KINDS.get(stored.type)
     limits = limits_of(stored)
     # Editing an existing message does not count toward the limit.
@@ -133,7 +133,7 @@ def paced(tx: Transaction, delivery: Delivery, stored: StoredChannel, *, now: in
 
 
 def limits_of(stored: StoredChannel) -> Pacing | None:
-    """Return the rate limit per recipient on this channel; None for no limit."""
+    """Return the rate limit per recipient on this channel; None if there is no limit."""
     kind = KINDS.get(stored.type)
     if kind is None or kind.pacing is None:
         return None
@@ -159,7 +159,7 @@ def fall_back(tx: Transaction, dead: Delivery, asked: Breakpoint, event: Event) 
 
 
 def _recipients(tx: Transaction, dead: Delivery, asked: Breakpoint, event: Event) -> list[str]:
-    """Return the person a message was for or, if it went to a room, the people that the route or escalation named."""
+    """Return the person a message was for or, if it went to a room, the people named by the route or escalation."""
     if dead.recipient.startswith(PERSON):
         return [dead.recipient]
     if event.type == "escalated":
@@ -171,12 +171,12 @@ def _recipients(tx: Transaction, dead: Delivery, asked: Breakpoint, event: Event
 
 
 def kept_route(routing: Routing) -> Route:
-    """Return the route as it was when the breakpoint selected it."""
+    """Return the route as it was when it was selected for the breakpoint."""
     return read(msgspec.json.decode(routing.route or "{}"), route_id=routing.route_id or "")
 
 
 def addressee(tx: Transaction, delivery: Delivery) -> Addressee:
-    """Return the person a message is for, with their current contact details; empty for a room."""
+    """Return the person a message is for, with their current contact details; for a room, all fields are empty."""
     if not delivery.recipient.startswith(PERSON):
         return Addressee()
     person = tx[People].find_by_name(delivery.recipient.removeprefix(PERSON))
@@ -188,7 +188,7 @@ def addressee(tx: Transaction, delivery: Delivery) -> Addressee:
 
 
 def may_be_told(tx: Transaction, project: str, recipient: str) -> bool:
-    """Whether the recipient may be notified: a person must still be a reviewer; rooms were chosen by an operator."""
+    """Return whether the recipient may still be notified: people only while they are reviewers, rooms always."""
     if not recipient.startswith(PERSON):
         return True
     name = recipient.removeprefix(PERSON)

@@ -47,7 +47,7 @@ from assent.people.store.people import People, Person
 
 NOTE_EVERY = 10 * SECOND
 PRIVATE = frozenset({"slack"})
-"""Channels that can show a message to one person only; only these offer a link to connect an account."""
+"""Types of channels that can show a message to a single person; only these offer to link an account."""
 _log = structlog.get_logger()
 _COUNTED_ONCE = "This message was already processed. It counts only once."
 
@@ -86,7 +86,7 @@ class AnsweringService:
         self._noted: dict[str, int] = {}
 
     async def find(self, channel_id: str) -> StoredChannel:
-        """Return a channel that people can answer on; raise NotFound for any other."""
+        """Return a channel that people can answer on; raise NotFound for any other channel."""
         stored = await self._database.read(lambda tx: tx[Channels].live(channel_id))
         if stored is None:
             raise _nothing_here()
@@ -99,7 +99,7 @@ class AnsweringService:
         return await self.act(stored, self.hear(stored, incoming))
 
     async def take_reply(self, stored: StoredChannel, incoming: Incoming) -> None:
-        """Process what a receiver answered in its response to our message; errors are only logged."""
+        """Process the answer in a receiver's response to our message; log errors instead of raising them."""
         try:
             await self.take(stored, incoming)
         except AssentError as error:
@@ -127,7 +127,7 @@ class AnsweringService:
             try:
                 body = await ears.reply(heard, told) or body
             except Undelivered as error:
-                # The message has already been applied or refused, and sending it again would get the same reply.
+                # The message has already been applied or refused, and repeating it would get the same reply.
                 _log.warning("reply_failed", channel=stored.id, type=stored.type, error=error.message)
         return body
 
@@ -141,7 +141,7 @@ class AnsweringService:
         return cast("Ears", channel)
 
     async def _note(self, stored: StoredChannel) -> None:
-        """Record that the channel is alive, at most every NOTE_EVERY."""
+        """Record that the channel is alive, at most once every NOTE_EVERY."""
         now = self._clock.now()
         if now - self._noted.get(stored.id, stored.heard_at or 0) >= NOTE_EVERY:
             self._noted[stored.id] = now
@@ -160,7 +160,8 @@ class AnsweringService:
         try:
             return await self._database.write(partial(self._do, saying=saying), locks=locks)
         except (InvalidRequest, TicketRequired, RejectionPending) as error:
-            # The key stays unclaimed, so that the sender can retry: fix the form, wait for the ticket or for the undo.
+            # The key stays unclaimed, so that the sender can retry after correcting the form, or after waiting for the
+            # ticket or for the undo period to end.
             current = await self._database.read(lambda tx: tx[Breakpoints].look(locks, project=stored.project))
             return Told(done=False, message=error.message, breakpoint=current, problems=_problems(error), error=error)
         except _Stranger as stranger:
@@ -203,7 +204,7 @@ class AnsweringService:
 
     def _check_answerable(self, tx: Transaction, current: Breakpoint, by: Principal) -> None:
         capacity = self._breakpoints.standing(tx, current.id, by=by)
-        # The deadline may have passed although the scheduler has not ended the breakpoint yet.
+        # The deadline may have passed even though the scheduler has not ended the breakpoint yet.
         standing = timed_out(current, tx.now())
         if standing.status is not Status.WAITING:
             raise ended(standing)
@@ -253,7 +254,7 @@ def _unusable(stored: StoredChannel, why: str) -> Unavailable:
 
 
 def _delivery(tx: Transaction, stored: StoredChannel, heard: Heard) -> Delivery:
-    """Return the delivery that a message answers; this channel must have sent it, in its own project."""
+    """Return the delivery that a message answers; it must have been sent through this channel, in its project."""
     if heard.delivery_id is not None:
         found = tx[Deliveries].get(heard.delivery_id, project=stored.project)
         if found.channel == stored.id and heard.breakpoint_id in {None, found.breakpoint_id}:
@@ -336,7 +337,7 @@ def _late(error: AlreadyEnded) -> str:
     by, at = Actor.parse(standing["by"]), str(standing["at"])
     what = standing["decision"] or standing["status"]
     how = "expired" if what == Status.EXPIRED and by.kind is Kind.SYSTEM else f"was {what} by {who(by)}"
-    return f"Too late: this {how} on {at[:10]} {at[11:16]} UTC. Nothing was changed."
+    return f"Too late: this breakpoint {how} on {at[:10]} {at[11:16]} UTC. Nothing was changed."
 
 
 def _problems(error: AssentError) -> dict[str, str]:

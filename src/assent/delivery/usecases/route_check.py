@@ -1,4 +1,4 @@
-"""Predicts what a route would do with a breakpoint: recipients, channels and times. No notifications are sent."""
+"""Predicts who would be notified about a breakpoint, on which channels and when, without notifying anyone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ class Telling:
     person: str | None
     """None for a channel with a fixed destination."""
     not_before: int | None = None
-    """When the person's quiet hours end."""
+    """When the person's quiet hours end, if they delay the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class RouteCheck:
         return forecast(tx, tx[Breakpoints].get(breakpoint_id, project=by.project))
 
     def of_draft(self, tx: Transaction, draft: Draft, *, by: Principal) -> Forecast:
-        """Check the route of the breakpoint that this draft would become if the caller created it now."""
+        """Check the route of the breakpoint that the caller would create by submitting this draft now."""
         by.require(Permission.READ_PEOPLE)
         now = tx.now()
         question = Question.of(draft)
@@ -69,7 +69,8 @@ class RouteCheck:
 
 def forecast(tx: Transaction, asked: Breakpoint) -> Forecast:
     if asked.status is not Status.WAITING:
-        how = "A rule approves this" if asked.ended_by and asked.ended_by.kind == "rule" else "This has already ended"
+        by_rule = asked.ended_by is not None and asked.ended_by.kind == "rule"
+        how = "A rule approves this breakpoint" if by_rule else "This breakpoint has already ended"
         return Forecast(None, (), (f"{how}; no notifications are sent.",))
     route = chosen([each.route for each in tx[Routes].in_project(asked.project) if each.enabled], asked)
     tickets = ticket_channels(tx, asked)
@@ -80,14 +81,14 @@ def forecast(tx: Transaction, asked: Breakpoint) -> Forecast:
         return Forecast(
             None, (), ("No route matches. The breakpoint appears in the inbox, but no notifications are sent.",)
         )
-    # The deadline in force can differ from the timeout of the route.
+    # The breakpoint's actual deadline can differ from the route's timeout.
     ending = replace(route, timeout=_deadline(asked))
     foreseen = tuple(_step(tx, asked, ending, each) for each in steps(ending, asked.created_at))
     return Forecast(route, foreseen, tuple(_warnings(tx, asked, route, foreseen)))
 
 
 def _deadline(asked: Breakpoint) -> Timeout | None:
-    """Return the breakpoint's deadline, whether the agent, the route or the project's limit set it."""
+    """Return the breakpoint's deadline, which the agent, the route or the project's limit may have set."""
     if asked.due_at == NEVER:
         return None
     return Timeout((asked.due_at - asked.created_at) // SECOND, asked.on_timeout)
@@ -118,7 +119,7 @@ def _told(tx: Transaction, asked: Breakpoint, to: Sequence[str], plan: Plan, at:
 
 
 def _stands_in(tx: Transaction, project: str, person: str, at: int) -> str:
-    """Return the person, or the deputy that would be asked if the person is absent."""
+    """Return the person or, if they are absent, the deputy who would be asked instead."""
     found = person
     for _ in range(LONGEST_CHAIN):
         known = tx[People].find_by_name(found)

@@ -49,7 +49,7 @@ class RouteService:
         return made
 
     def change(self, tx: Transaction, route_id: str, changes: Mapping[str, Json], *, by: Principal) -> StoredRoute:
-        """Change the given fields and leave the rest; null removes a value."""
+        """Change only the given fields; null removes a value."""
         current = self._to_change(tx, route_id, by)
         said = {name: value for name, value in changes.items() if name != "enabled"}
         merged = {name: value for name, value in {**written(current.route), **said}.items() if value is not None}
@@ -65,7 +65,7 @@ class RouteService:
         tx[Routes].remove(route_id, project=by.project)
 
     def reorder(self, tx: Transaction, route_ids: Sequence[str], *, by: Principal) -> list[StoredRoute]:
-        """Set the order of the routes that are not from assent.yaml; all of these must be listed."""
+        """Set the order of the routes that are not defined in assent.yaml; all of them must be listed."""
         by.require(Permission.RULES)
         tx.acting(by)
         tx[Routes].wait_for_others(by.project)
@@ -86,7 +86,7 @@ class RouteService:
 
 
 def refuse_unknown(tx: Transaction, route: Route, project: str) -> None:
-    """Refuse names that do not exist, because a route with them would notify no one."""
+    """Refuse unknown channels, groups and people, because the route could not notify them."""
     refuse_unknown_channels(route, {each.name for each in tx[Channels].in_project(project)})
     groups = tx[People].groups(project)
     for pointer, names in _targets(route):

@@ -1,4 +1,4 @@
-"""Sends deliveries for a worker: claims each, sends it and records the result."""
+"""Sends deliveries for a worker: claims them, sends them and records the results."""
 
 import asyncio
 import random
@@ -23,7 +23,7 @@ from assent.kernel.ports import Database, Incoming
 from assent.kernel.telemetry import Metrics
 
 LONGEST_ATTEMPT = 25.0
-"""Timeout of one attempt in seconds; shorter than the lease of a claim."""
+"""Timeout of one attempt in seconds; shorter than a claim's lease."""
 _log = structlog.get_logger()
 
 
@@ -50,12 +50,12 @@ class Courier:
         """Processes an answer that a receiver includes in its response."""
 
     async def deliver(self, payload: Mapping[str, Any]) -> None:
-        """Send what is due for one recipient in order; stop at a delivery that is not due or claimed elsewhere."""
+        """Send a recipient's due deliveries in order; stop at one that is not due or is claimed by another worker."""
         line: Mapping[str, str] = {name: payload[name] for name in ("breakpoint_id", "channel", "recipient")}
         while claim := await self._database.write(lambda tx: self._service.claim(tx, line, worker=self._worker)):
             sent = await self._timed(partial(self._send, claim))
             if sent.said is not None and claim.channel is not None and self.on_said is not None:
-                # Before the delivery is recorded as sent: a crash in between repeats both, and the answer counts once.
+                # Process it before recording the delivery: a crash in between repeats both, but the answer counts once.
                 await self.on_said(claim.channel, sent.said)
             await self._record(claim, sent)
 
@@ -82,7 +82,7 @@ class Courier:
         self._metrics.delivery_attempt(channel, outcome, sent.milliseconds / 1000)
 
     async def _timed(self, send: Callable[[], Awaitable[Sent]]) -> Sent:
-        """Make one attempt and return its result; stop an attempt before its claim expires."""
+        """Make one attempt and return its result; stop the attempt before its claim expires."""
         started = time.perf_counter()
         try:
             async with asyncio.timeout(LONGEST_ATTEMPT):
@@ -91,7 +91,7 @@ class Courier:
             sent = Sent(error.status, str(error), 0, final=True, gone=error.gone, unsent=error.unsent)
         except Transient as error:
             sent = Sent(error.status, str(error), 0, retry_after=error.retry_after, unsent=error.unsent)
-        # Settings that were valid when they were saved can become invalid with a new version.
+        # Settings that were valid when they were saved can become invalid in a new version of Assent.
         except InvalidRequest as error:
             sent = Sent(None, f"Invalid channel settings: {error.message}", 0, unsent=True)
         except TimeoutError:

@@ -1,4 +1,4 @@
-"""Telemetry for operators: logs with correlation ids, Prometheus metrics, and optional spans."""
+"""Telemetry for operators: logs with correlation IDs, Prometheus metrics, and optional spans."""
 
 from assent.kernel.telemetry.logs import about, configure_logging, subject
 from assent.kernel.telemetry.metrics import Figures, Metrics

@@ -13,7 +13,7 @@ def route_of(scope: Mapping[str, Any]) -> str:
 
 
 def breakpoint_of(scope: Mapping[str, Any]) -> str | None:
-    """Return the breakpoint id in the path, or None if it cannot be one."""
+    """Return the breakpoint ID in the path, or None if the path does not contain a possible ID."""
     params: Mapping[str, str] = scope.get("path_params") or {}
     found = params.get("breakpoint_id", "")
     return found if found.startswith("bp_") and len(found) <= LONGEST_ID else None

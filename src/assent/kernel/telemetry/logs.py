@@ -1,4 +1,4 @@
-"""Logs: one line per event, of Assent and its libraries alike, with correlation ids and without secrets."""
+"""Logs: one line per event, from Assent and its libraries alike, with correlation IDs and without secrets."""
 
 import contextlib
 import logging
@@ -106,7 +106,7 @@ def _renderer(style: Style, *, colors: bool) -> structlog.types.Processor:
 
 
 class _Lines:
-    """Writes whole lines; failing to write one never affects the code that logs."""
+    """Writes whole lines; a failed write never affects the code that logs."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -122,7 +122,7 @@ class _Lines:
 
 
 class _Handler(logging.Handler):
-    """Logs records of libraries in the same format, but only warnings and errors, since others may contain URLs."""
+    """Logs warnings and errors from libraries in the same format; records at lower levels may contain URLs."""
 
     def __init__(self, lines: _Lines, level: int) -> None:
         super().__init__(level)
@@ -197,13 +197,13 @@ def _visible(key: str, value: object) -> object:
     if not isinstance(value, str) or value.isprintable():
         return value
     if key in {"exception", "stack"}:
-        # Indent errors, so that no part of one can look like a separate log line.
+        # Indent errors, so that no part of an error can look like a separate log line.
         return "\n".join(f"    {part}" for part in value.translate(_CONTROLS_IN_TRACEBACKS).split("\n"))
     return value.translate(_CONTROLS)
 
 
 def _plain(key: str, value: object, depth: int = 0) -> object:
-    """Return a JSON value with secrets redacted; other types become the text that Python shows for them."""
+    """Return a JSON value with secrets redacted; values of other types are converted to text."""
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
@@ -221,14 +221,14 @@ def _plain(key: str, value: object, depth: int = 0) -> object:
 
 
 def _text(value: object) -> str:
-    """Return the text of a value; a subclass of str is shown by its repr, since it may hide its value."""
+    """Return a value as text; for a subclass of str, return its repr, because it may hide its value."""
     if type(value) is str:
         return value
     return str(value.value) if isinstance(value, Enum) else repr(value)
 
 
 def _short(text: str) -> str:
-    """Truncate a long text in the middle, because errors often state their cause at the end."""
+    """Truncate long text in the middle, because errors often state their cause at the end."""
     if len(text) <= LONGEST:
         return text
     half = LONGEST // 2

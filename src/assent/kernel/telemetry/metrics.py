@@ -168,7 +168,7 @@ class Metrics:
         self._queue_lag.set(oldest_seconds)
 
     def job_failed(self, name: str) -> None:
-        """Count a failed background job; `name` is its kind, not its id."""
+        """Count a failed background job; `name` is its kind, not its ID."""
         self._failures.labels(name).inc()
 
     def workers(self, alive: int) -> None:

@@ -37,13 +37,13 @@ class Untraced:
 
     @contextlib.contextmanager
     def job(self, name: str, *, traceparent: str | None = None, **facts: str | None) -> Generator[None, None, None]:
-        """Add a job's facts, such as job_id, to its log and its span, which continues the trace that queued the job."""
+        """Add a job's facts, such as job_id, to its log lines and span; the span continues the job's trace."""
         del traceparent
         with about(job=name, **facts):
             yield
 
     def traceparent(self) -> str | None:
-        """Return the context of the current span, to be stored with a job that it queues."""
+        """Return the context of the current span, to be stored with jobs that are queued in it."""
         return None
 
     async def stop(self) -> None:
@@ -143,7 +143,7 @@ class _TracedApp:
                 status = message["status"]
             await send(message)
 
-        # Callers choose the method, so an unknown one must not become the name of a span.
+        # Callers choose the method, so an unknown method must not become the name of a span.
         method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
         with _span(self._tracer, method, self._kind, _carried(scope)) as span:
             scope["trace_id"] = f"{span.get_span_context().trace_id:032x}"

@@ -213,7 +213,7 @@ async def create_token(visit: Visit) -> Response:
     except AssentError as error:
         return await _account_page(visit, error)
     hints = (
-        "Copy it now. It is not stored and cannot be shown again.",
+        "Copy the token now. It is not stored and cannot be shown again.",
         "Send it as Authorization: Bearer …, or set ASSENT_TOKEN. All actions taken with it are attributed to you.",
     )
     return secret_page(visit, title=f"Token {asked.name}", secret=secret, hints=hints, back="/account#tokens")
@@ -264,14 +264,14 @@ def _zones() -> Sequence[str]:
 
 
 async def choose_project(visit: Visit) -> Response:
-    """Switch to another project, and open the page that corresponds to the current one."""
+    """Switch to another project, and open the page that corresponds to the current page."""
     await visit.site.sessions.look_at(visit.signed_in, visit.form.get("project", ""))
     there = await visit.site.sessions.find(visit.request)
     return redirect(_like(visit.form.get("from", ""), there.principal) if there else "/")
 
 
 def _like(path: str, who: Principal) -> str:
-    """Return the page for this path in any project, or the inbox if it does not exist or the person may not open it."""
+    """Return the page for this path in any project, or the inbox if the person cannot open such a page."""
     first, _, rest = path.strip("/").partition("/")
     kind = f"/admin/{rest.partition('/')[0]}" if first == "admin" else f"/{first}"
     return kind if kind in _KINDS and who.may(_KINDS[kind]) else "/"
@@ -288,7 +288,7 @@ class Reached:
 
 
 def reached(mine: Mine, typed: Mapping[str, str]) -> Reached:
-    """Return the submitted values if the form is shown again, otherwise the stored ones."""
+    """Return the submitted values if the form is shown again, and otherwise the stored values."""
     kept: Mapping[str, Any] = written(mine.preferences)
     quiet: Mapping[str, Any] = kept["quiet"] or {}
     away: Mapping[str, Any] = kept["away"] or {}

@@ -48,7 +48,7 @@ async def _groups_page(visit: Visit, error: AssentError | None = None) -> Respon
 
 
 async def put_group(visit: Visit) -> Response:
-    """Create a group or set the members of one; a new group must not replace an existing one."""
+    """Create a group, or set the members of an existing group; a new group must not replace an existing group."""
     try:
         name = checked(wire.CreatePerson, name=text(visit.form, "name") or "").name
         named = [*(listed(visit.form, "members") or []), *(listed(visit.form, "add-member") or [])]

@@ -1,4 +1,4 @@
-"""Sign-in pages for an identity provider: the redirect to it and its callback."""
+"""Sign-in pages for an identity provider: the redirect to the provider, and its callback."""
 
 from functools import partial
 
@@ -58,7 +58,7 @@ async def arrive(site: Site, request: Request) -> Response:
         secret = await site.sessions.open(request, partial(provider.admit, arrival=arrival, people=site[PeopleService]))
     except AssentError as error:
         response = _refused(error, site)
-        # The sign-in state is valid for one attempt only, even if it failed.
+        # The sign-in state is valid for only one attempt, even if the attempt failed.
         site.sessions.take_back(response)
         return response
     response = redirect(local_path(after))

@@ -53,7 +53,7 @@ def routes(site: Site) -> list[Route]:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A person with their roles in this project and in all projects, and the number of their other projects."""
+    """A person with their roles in this project and in all projects, and the number of other projects with roles."""
 
     person: Person
     here: list[str]
@@ -146,7 +146,7 @@ def _name(visit: Visit) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """One person as shown to an admin."""
+    """A person as shown to an admin."""
 
     person: Person
     grants: Mapping[str, frozenset[Role]]
@@ -154,7 +154,7 @@ class Sight:
     groups: list[str]
     identities: list[tuple[str, str, int, str]]
     is_managed: bool
-    """Whether this admin may change the account in addition to roles."""
+    """Whether this admin may change the account itself, and not only its roles."""
     is_mailed: bool
     """Whether sign-in links are sent to the person by email."""
     failed: AdminEvent | None

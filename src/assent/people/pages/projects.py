@@ -1,4 +1,4 @@
-"""The Projects page: list, create, change and remove projects, and change the policy of the current one."""
+"""The Projects page: list, create, change and remove projects, and change the current project's policy."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -136,7 +136,7 @@ async def remove(visit: Visit) -> Response:
     visit.site.sessions.forget_everybody()
     visit.site[Ingress].forget()
     await visit.site[ProjectService].close_now(visit.site.database)
-    # The admin of a removed project has lost access to the Projects page.
+    # After removing the current project, the admin can no longer open the Projects page.
     return redirect("/" if project_id == visit.who.project else "/admin/projects?done=removed")
 
 

@@ -1,4 +1,4 @@
-"""Signing in and out. Opening a sign-in link does not use it, because mail scanners also open links."""
+"""Signing in and out. Opening a sign-in link does not use it up, because mail scanners also open links."""
 
 from functools import partial
 from urllib.parse import quote

@@ -110,8 +110,8 @@ async def revoke_form(visit: Visit) -> Response:
     question = Question(
         title=f"Revoke token {token.name}?",
         consequences=(
-            "Clients that use it lose access within seconds, and their open connections are closed.",
-            "Breakpoints created with it are kept. Pending breakpoints stay pending.",
+            "Clients that use this token lose access within seconds, and their open connections are closed.",
+            "Breakpoints created with this token are kept. Pending breakpoints stay pending.",
             "This cannot be undone. To restore access, create a new token.",
         ),
         action=f"/admin/tokens/{token_id}/revoke",

@@ -80,13 +80,13 @@ class Person:
     reset_by: str | None = None
     """Names of the admins who set up or reset the access (`ann, bob`), until the access is confirmed."""
     reset_at: int | None = None
-    """Start of the unconfirmed reset; what was created in the person's name since then is revoked on confirmation."""
+    """Start of the unconfirmed reset; confirmation revokes what was created in the person's name since then."""
     reset_way: str | None = None
-    """How access was reset; some ways persist after a new password, so that only another admin can confirm them."""
+    """How access was reset; some changes persist after a new password, so only another admin can confirm them."""
     theme: str | None = None
-    """`light` or `dark`; None follows the browser."""
+    """`light` or `dark`; None means the browser's theme."""
     time_zone: str | None = None
-    """The IANA name of the time zone for display; None follows the browser, or means UTC if that is unknown."""
+    """The IANA name of the time zone for display; None means the browser's time zone, or UTC if it is unknown."""
 
 
 class People(Store):
@@ -182,7 +182,7 @@ class People(Store):
         return frozenset(row[0] for row in self._session.all(statement, params))
 
     def is_group(self, name: str, *, project: str | None) -> bool:
-        """Return whether a project has a group of this name; None checks all projects."""
+        """Return whether a project has a group with this name; None checks all projects."""
         statement = "SELECT 1 FROM assent_groups WHERE name = :name" + (" AND project_id = :project" if project else "")
         return bool(self._session.all(f"{statement} LIMIT 1", {"name": name, "project": project}))
 

@@ -25,7 +25,7 @@ class PreferenceStore(Store):
         self._log = tx[AdminLog]
 
     def of(self, person_ids: Sequence[str]) -> Mapping[str, Preferences]:
-        """Return the preferences of people who have any, by person id; unreadable ones are omitted."""
+        """Return the stored preferences by person ID; omit preferences that cannot be read."""
         test, params = among("person_id", person_ids, self._session.dialect)
         rows = self._session.all(f"SELECT person_id, content FROM assent_preferences WHERE {test}", params)
         found: dict[str, Preferences] = {}

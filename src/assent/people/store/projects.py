@@ -50,7 +50,7 @@ class Projects(Store):
         row = _row(project)
         del row["created_at"]
         if self._session.dialect == "postgresql":
-            # Lock the project before its admin chain, like changes to rules and routes, to avoid deadlocks.
+            # Lock the project before its admin chain, as changes to rules and routes do, to avoid deadlocks.
             self._session.all(LOCK, {"id": project.id})
         with self._recorded(project):
             if self._session.change(UPDATE, row) != 1:

@@ -1,4 +1,4 @@
-"""Stored secrets: all versions of each, always encrypted."""
+"""Stored secrets: all versions of each secret, always encrypted."""
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from assent.platform.admin_log import AdminLog
 
 COLUMNS = ("project_id", "name", "version", "ciphertext", "key_id", "created_at", "created_by", "retired_at")
 SELECT = f"SELECT {', '.join(COLUMNS)} FROM assent_secrets"
-# If inserts race, the existing row stays, regardless of which unique index they violate.
+# If two inserts race, the first row stays, regardless of which unique index the second insert violates.
 INSERT = insert("assent_secrets", COLUMNS, suffix="ON CONFLICT DO NOTHING")
 # Conditional, so that only one of two concurrent rotations retires the secret.
 RETIRE = """
@@ -48,7 +48,7 @@ class Secrets(Store):
         self._log = tx[AdminLog]
 
     def add(self, new: StoredSecret) -> bool:
-        """Store a secret unless this version exists or another one is current; return whether it was stored."""
+        """Store a secret unless this version exists or another version is current; return whether it was stored."""
         row = {
             **_key(new),
             "ciphertext": new.ciphertext,

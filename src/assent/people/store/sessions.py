@@ -91,7 +91,7 @@ class Sessions(Store):
         return rows[0][0] if rows else None
 
     def use_link(self, secret_hash: str, *, now: int) -> tuple[str, str] | None:
-        """Use a link and return its person and purpose; None if it is used, expired or unknown."""
+        """Use a link, and return its person and purpose, or None if the link is used, expired or unknown."""
         if self._session.change(USE_LINK, {"secret_hash": secret_hash, "now": now}) != 1:
             return None
         statement = "SELECT person_id, purpose FROM assent_sign_in_links WHERE secret_hash = :secret_hash"

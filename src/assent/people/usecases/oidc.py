@@ -35,9 +35,9 @@ LEEWAY_SECONDS = 60
 JOURNEY = 10 * 60 * SECOND
 """The maximum duration of a sign-in at the provider."""
 REMEMBERED = 3600 * SECOND
-"""The time for which the provider's metadata and keys are cached."""
+"""How long the provider's metadata and keys are cached."""
 LOOK_AGAIN = 60 * SECOND
-"""The minimum time between refreshes, so that invalid tokens do not cause a request to the provider each."""
+"""The minimum time between refreshes, so that not every invalid token causes a request to the provider."""
 _NAME = "abcdefghijklmnopqrstuvwxyz0123456789._-"
 _log = structlog.get_logger()
 # authlib ships no type hints.
@@ -101,7 +101,7 @@ class OidcService:
         self._known: _Known | None = None
 
     async def depart(self, *, back_to: str, after: str) -> tuple[str, str]:
-        """Return the provider's URL to visit, and the sealed state that the browser must return."""
+        """Return the provider's sign-in URL, and the sealed state that the browser must return."""
         provider = await self._provider()
         journey = Journey(self._chance(), self._chance(), self._chance(), after, self._clock.now())
         address = _grant_uri(
@@ -123,7 +123,7 @@ class OidcService:
         if journey is None or not hmac.compare_digest(journey.state.encode(), answer.get("state", "").encode()):
             msg = "This sign-in was not started in this browser, or it has expired. Start again."
             raise Unauthenticated(msg)
-        # RFC 9207: detects a response that was mixed up with that of another provider.
+        # RFC 9207: detect a response that came from a different provider.
         if answer.get("iss", self.issuer) != self.issuer:
             raise self._refusal("the response came from a different provider")
         if answer.get("error") or not answer.get("code"):
@@ -155,7 +155,7 @@ class OidcService:
         if person is None:
             msg = (
                 f"{self.name} recognized you, but this account is not linked to a person in Assent. Ask an "
-                "admin to link:"
+                "admin to link this identity:"
             )
             raise NotLinked(msg, subject=arrival.subject, issuer=arrival.issuer)
         tx[Identities].add(arrival.issuer, arrival.subject, person_id=person.id, by=str(OIDC.actor), now=tx.now())
@@ -184,9 +184,12 @@ class OidcService:
         if not self._creates:
             return None
         name = handle(arrival.claims.get(self._name_claim))
-        # The same username does not prove that it is the same person.
+        # A matching username does not prove that this is the same person.
         if name is None or tx[People].find_by_name(name) is not None:
-            msg = f"The username from {self.name} is invalid or already taken in Assent. Ask an admin to link:"
+            msg = (
+                f"The username from {self.name} is invalid or already taken in Assent. Ask an admin to link this "
+                "identity:"
+            )
             raise NotLinked(msg, subject=arrival.subject, issuer=arrival.issuer)
         full = arrival.claims.get("name")
         return people.create_person(
@@ -201,7 +204,7 @@ class OidcService:
     def _give_roles(self, tx: Transaction, person: Person, arrival: Arrival, people: PeopleService) -> None:
         """Sync the roles in the mapping with the provider's groups; leave all other roles alone.
 
-        A change that an admin could not make either is skipped, and the person signs in without it.
+        Skip a change that not even an admin could make; the person still signs in.
         """
         if not self._roles:
             return
@@ -228,7 +231,7 @@ class OidcService:
             raise self._refusal("its configuration specifies a different issuer")
         for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
             address = metadata.get(name)
-            # An issuer with HTTPS must not refer to an endpoint without it.
+            # If the issuer uses HTTPS, its endpoints must use HTTPS too.
             if not isinstance(address, str) or urlsplit(address).scheme not in {"https", urlsplit(self.issuer).scheme}:
                 raise self._refusal(f"its configuration is missing a valid {name}")
         try:
@@ -245,14 +248,14 @@ class OidcService:
             raise self._unreachable(error) from error
 
     async def _token(self, code: str, verifier: str, back_to: str) -> str:
-        """Exchange the code for an ID token; a code works once."""
+        """Exchange the code for an ID token; a code works only once."""
         provider = await self._provider()
         form = {"grant_type": "authorization_code", "code": code, "redirect_uri": back_to, "code_verifier": verifier}
         headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
         # OpenID Connect Discovery defines this default.
         methods = provider.metadata.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
         if "client_secret_basic" in methods:
-            # RFC 6749, section 2.3.1: both are URL-encoded before they are joined.
+            # RFC 6749, section 2.3.1: URL-encode the client ID and the secret before joining them.
             pair = f"{quote(self._client_id, safe='')}:{quote(self._client_secret, safe='')}"
             headers["authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
         else:

@@ -34,18 +34,18 @@ LONGEST_SUBJECT = 255
 MAX_SUGGESTED = 500
 """Maximum number of people that a form suggests; other names can still be typed."""
 LINK_JOB = "account-link"
-"""Emails a one-time link to its person."""
+"""Emails a person their one-time link."""
 RESET_JOB = "account-reset"
-"""Notifies a person on every channel that an admin reset or changed their access."""
+"""Notifies a person, on every channel, that an admin reset or changed their access."""
 MAILED = "mailed-"
-"""Prefix of the purpose of links that were sent only to the person's own mailbox."""
+"""Prefix for the purpose of a link that was sent only to the person's own mailbox."""
 LASTING_WAYS = frozenset({"email", "identity", "channel", "answers"})
 """Changes that persist after a new password: only another admin can confirm them."""
 IMPERSONAL = frozenset({"agent", "metrics"})
 OIDC = system("oidc")
-"""The actor of changes that a sign-in at the identity provider makes."""
-# Verified if the person does not exist, so that the response takes as long as for a wrong password. It is the hash of a
-# discarded random text. It is a constant because computing one would delay every command by a tenth of a second.
+"""The actor of changes made when a person signs in through the identity provider."""
+# The hash of random text that was discarded. It is verified if the person does not exist, so that the response takes
+# as long as for a wrong password. It is a constant because computing it would delay every command by 0.1 seconds.
 NOBODY = "$argon2id$v=19$m=65536,t=3,p=4$C+tUt5UENycvtez8E10PWQ$pQuClz6lBpNAiyUBSABMCWLDC59Gr5duj0uTKq4kS2g"
 
 
@@ -217,7 +217,7 @@ class PeopleService:
             raise Forbidden(msg)
 
     def grant(self, tx: Transaction, name: str, project: str, roles: frozenset[Role], *, by: Principal) -> None:
-        """Set a person's roles in a project; projects other than the caller's require an admin of all projects."""
+        """Set a person's roles in a project; only admins of all projects can do this for other projects."""
         if project == by.project:
             self.change_person(tx, name, {"roles": sorted(roles)}, by=by)
             return
@@ -254,9 +254,9 @@ class PeopleService:
         return None
 
     def mail_channel(self, tx: Transaction, person: Person, *, project: str) -> StoredChannel | None:
-        """Return the email channel of the home project that reaches the person.
+        """Return the home project's email channel for the person, if any.
 
-        Channels that an admin who reset the person's access has configured come last.
+        Channels configured by an admin who reset the person's access are used only if there are no others.
         """
         if not person.email:
             return None
@@ -269,7 +269,7 @@ class PeopleService:
         return next(iter(found), None)
 
     def create_mailed_link(self, tx: Transaction, person: Person, channel: StoredChannel, *, purpose: str) -> str:
-        """Create a link to email, and mark the account with the admins of the channel, who could read the link."""
+        """Create a link to email, and mark the account with the channel's admins, because they could read the link."""
         setters = tx[Channels].setters(channel) - {f"{Kind.PERSON}:{person.name}"}
         if not setters:
             return self.create_link(tx, person.id, purpose=MAILED + purpose)
@@ -279,11 +279,11 @@ class PeopleService:
         return self.create_link(tx, person.id, purpose=purpose)
 
     def _reset(self, tx: Transaction, person: Person, *, way: str, by: Principal) -> Person:
-        """Revoke the person's sessions, links, tokens and password, and mark the account until this is confirmed."""
+        """Revoke the person's sessions, links, tokens and password; mark the account until the reset is confirmed."""
         if not _acts_on_another(person, by):
             return person
         if person.reset_way not in LASTING_WAYS:
-            # This replaces the mark of an earlier reset, so revoke what was created in the person's name since then.
+            # The mark of an earlier reset is replaced, so revoke what was created in the person's name since then.
             _end_ways_in(tx, person)
         marked = replace(mark_reset(tx, person, way=way, by=by), password_hash=None)
         tx[People].save(marked)
@@ -293,7 +293,7 @@ class PeopleService:
         return marked
 
     def confirm_reset(self, tx: Transaction, name: str, *, by: Principal) -> Person:
-        """Confirm that a reset reached the person, as an admin other than the one who made it."""
+        """Confirm that a reset reached the person; the admin who made the reset cannot confirm it."""
         by.require(Permission.MANAGE)
         tx.acting(by)
         person = self.known(tx, name, by=by)
@@ -310,7 +310,10 @@ class PeopleService:
         return self._confirmed(tx, person, in_person=False)
 
     def confirm_by_identity(self, tx: Transaction, person: Person, *, issuer: str, subject: str) -> None:
-        """Confirm a reset when the person signs in with an identity that was linked before it by another actor."""
+        """Confirm a reset if the person signs in with an identity that was linked before the reset.
+
+        Identities that were linked by an admin who made the reset do not count.
+        """
         if person.reset_by is None or person.reset_at is None or person.reset_way in LASTING_WAYS:
             return
         for at_issuer, known_as, linked_at, linked_by in tx[Identities].of(person.id):
@@ -319,10 +322,10 @@ class PeopleService:
                 self._confirmed(tx, person, in_person=True)
 
     def _confirmed(self, tx: Transaction, person: Person, *, in_person: bool) -> Person:
-        """Remove the mark, and revoke everything that others may know or have created in the person's name since then.
+        """Remove the reset mark; revoke what others may know or have created in the person's name since the reset.
 
         `in_person` means that the person has just proved their identity without a password, so a password that was set
-        since the reset is removed. Accounts and identities that admins linked are part of the confirmation, and stay.
+        since the reset is removed. Accounts and identities that admins linked are also confirmed, and are kept.
         """
         if person.reset_by is None:
             return person
@@ -352,7 +355,7 @@ class PeopleService:
         tx[People].remove_group(by.project, name)
 
     def expert_names(self, tx: Transaction, *, by: Principal) -> list[str]:
-        """Return the names under which a person is an expert: their own, their groups' and the owner's."""
+        """Return the expert names that refer to the caller: their own, `owner` if applicable, and their groups."""
         owner = [OWNER] if tx[Projects].get(by.project).owner_id == by.id else []
         return [by.name, *owner, *tx[People].group_names(by.id, project=by.project)]
 
@@ -387,7 +390,7 @@ class PeopleService:
         unchanged: Callable[[Mapping[str, Any]], bool],
         by: Principal,
     ) -> None:
-        """Set these fields of the policy (None removes one), if it is still the version that the caller saw."""
+        """Set these fields of the policy (None removes a field) if the policy is still the one that the caller read."""
         by.require(Permission.MANAGE)
         tx.acting(by)
         tx[Rules].turn_page(by.project)
@@ -402,7 +405,7 @@ class PeopleService:
         tx[Projects].save(replace(project, policy=policy))
 
     def link_identity(self, tx: Transaction, name: str, *, issuer: str, subject: str, by: Principal) -> None:
-        """Link a person to a subject at the identity provider, with which they can then sign in."""
+        """Link a person to a subject at the identity provider, so that they can sign in with it."""
         by.require(Permission.MANAGE)
         tx.acting(by)
         person = self.known(tx, name, by=by)
@@ -422,7 +425,7 @@ class PeopleService:
         tx[Sessions].remove_all(person.id)
 
     def issue_token(self, tx: Transaction, new: NewToken, *, project: str, by: Principal) -> tuple[Token, str]:
-        """Create a token: an agent or metrics token as an admin, a personal token only as that person."""
+        """Create a token. Only admins can create agent and metrics tokens; people create their own personal tokens."""
         tx.acting(by)
         if new.kind in IMPERSONAL:
             by.require(Permission.MANAGE)
@@ -440,7 +443,7 @@ class PeopleService:
         return self.create_token(tx, new, project=project, by=str(by.actor))
 
     def tokens_of(self, tx: Transaction, *, by: Principal) -> list[Token]:
-        """Return the tokens of the project or, without permission to manage them, the caller's own."""
+        """Return the project's tokens, or only the caller's own tokens if the caller is not an admin."""
         if by.kind is not Kind.PERSON:
             by.require(Permission.MANAGE)
         found = tx[Tokens].every(by.project)
@@ -482,7 +485,7 @@ class PeopleService:
         return token, plain
 
     def _holder(self, tx: Transaction, new: NewToken, project: str) -> tuple[Person, frozenset[Role]]:
-        """Return the person and the roles of a personal token, which are a subset of the person's roles."""
+        """Return the person and the roles of a personal token; the roles are a subset of the person's roles."""
         owner_id = tx[Projects].get(project).owner_id
         person = tx[People].get_by_name(new.person) if new.person else tx[People].find(owner_id or "")
         if person is None:
@@ -550,7 +553,7 @@ class PeopleService:
         return plain, csrf
 
     def open_session_for(self, tx: Transaction, person: Person) -> str:
-        """Open a session for a person whose password was verified, unless it has changed in the meantime."""
+        """Open a session for a person whose password was verified, unless the password has changed since then."""
         current = tx[People].find(person.id)
         if current is None or not current.active or current.password_hash != person.password_hash:
             msg = "Incorrect username or password."
@@ -571,7 +574,7 @@ class PeopleService:
         return person
 
     def set_password(self, tx: Transaction, person: Person, *, hashed: str, by: Principal) -> str:
-        """Set the password of a person from `prove_password`, end all sessions, and return a new session's secret."""
+        """Set the password of a person from `prove_password`, end all sessions, and return the secret of a new one."""
         current = tx[People].find(person.id)
         if current is None or not current.active or current.password_hash != person.password_hash:
             msg = "The password was changed in the meantime. Try again."
@@ -599,7 +602,7 @@ class PeopleService:
         tx[Sessions].remove_all(person_id)
 
     def link_holder(self, tx: Transaction, plain: str) -> Person | None:
-        """Return the person that a one-time link would sign in, without using it up."""
+        """Return the person that a one-time link would sign in, without using up the link."""
         person_id = tx[Sessions].link_holder(secret_hash(plain), now=tx.now())
         person = tx[People].find(person_id) if person_id else None
         return person if person is not None and person.active else None
@@ -631,7 +634,7 @@ class PeopleService:
 
 
 def _first(tx: Transaction, projects: Sequence[str]) -> Project:
-    """Return the initial project of a person who has not chosen one; a removed project only if all are removed."""
+    """Return the initial project for a person who has not chosen a project; prefer a project that is not removed."""
     found = map(tx[Projects].get, projects or [DEFAULT_PROJECT])
     first = next(found)
     return first if first.removed_at is None else next((each for each in found if each.removed_at is None), first)
@@ -674,14 +677,14 @@ def _with_limits(tx: Transaction, new: NewToken, project: str) -> tuple[NewToken
 
 
 def _processes_beside(new: NewToken, other: Token) -> tuple[str, ...] | None:
-    """Return the token's processes; a token with different gates does not inherit the processes of the other token."""
+    """Return the token's processes; a token with its own gates does not inherit the other token's processes."""
     if new.processes is not None:
         return new.processes
     return () if new.gates else other.processes
 
 
 def _works_here(tx: Transaction, person: Person, by: Principal) -> bool:
-    """Whether the caller's project is the person's home project, or the person has a role in it."""
+    """Return whether the person belongs to the caller's project; for admins of all projects, everyone does."""
     return by.everywhere or is_known(tx, person, by.project)
 
 
@@ -707,7 +710,7 @@ def mark_reset(tx: Transaction, person: Person, *, way: str, by: Principal) -> P
     names, now = {by.name}, tx.now()
     since = now
     if way in LASTING_WAYS or person.reset_way in LASTING_WAYS:
-        # What other admins set up still works, and so does everything created since the first reset.
+        # Changes by other admins are still in effect, and so is everything created since the first reset.
         names |= {*resetters(person.reset_by)}
         since = now if person.reset_at is None else person.reset_at
     kept = person.reset_way if person.reset_way in LASTING_WAYS else way
@@ -721,7 +724,7 @@ def mark_reset(tx: Transaction, person: Person, *, way: str, by: Principal) -> P
 
 
 def _end_ways_in(tx: Transaction, person: Person) -> None:
-    """Revoke sessions, open links, and everything created in the person's name since an unconfirmed reset."""
+    """Revoke sessions, unused links, and everything created in the person's name since an unconfirmed reset."""
     if person.reset_at is None:
         return
     now, since = tx.now(), person.reset_at
@@ -755,7 +758,7 @@ def _actors(person: Person) -> frozenset[str]:
 
 
 def _acts_on_another(person: Person, by: Principal) -> bool:
-    """Whether an admin changes another person's access; not the operator, who has access to all data anyway."""
+    """Return whether an admin acts on another person; False for the operator, who can access all data anyway."""
     return by.kind is Kind.PERSON and by.id != person.id
 
 
@@ -766,7 +769,7 @@ def _refuse_group_name(tx: Transaction, name: str, project: str) -> None:
 
 
 def roles_of(kind: str) -> frozenset[Role]:
-    """Return the roles that a kind of token can have; an admin token can have all roles of its person."""
+    """Return the roles that a kind of token can have; an admin token can have all of its person's roles."""
     return EVERY_ROLE if kind == "admin" else frozenset({Role(kind)})
 
 

@@ -1,4 +1,4 @@
-"""Notification and display preferences, set by people themselves or by an admin for them."""
+"""Notification and display preferences, set by people themselves or by an admin on their behalf."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -40,7 +40,7 @@ class PreferenceService:
         return wanted
 
     def set_display(self, tx: Transaction, *, chosen_theme: str, zone: str | None, by: Principal) -> None:
-        """Set the theme and time zone of pages for the caller; they apply in every browser."""
+        """Set the theme and time zone of the caller's pages in all browsers."""
         person = tx[People].find(by.id)
         if person is None:
             msg = "Only people have a theme and a time zone."

@@ -1,4 +1,4 @@
-"""Manages the callback secrets of projects, and re-encrypts stored secrets with a new key."""
+"""Manages projects' callback secrets, and re-encrypts stored secrets with a new key."""
 
 import base64
 from collections.abc import Callable
@@ -48,9 +48,9 @@ class SecretService:
         self._random = random
 
     def callback_secrets(self, tx: Transaction, project: str) -> list[CallbackSecret]:
-        """Return the valid secrets, newest first: one, or two for a day after a rotation.
+        """Return the valid secrets, newest first: two for a day after a rotation, otherwise one.
 
-        Creates the first one if necessary, so call it in a write transaction.
+        This creates the first secret if necessary, so it requires a write transaction.
         """
         if not tx[Secrets].newest(project, CALLBACK, limit=1):
             # If two nodes do this concurrently, the second insert waits and then does nothing, and both nodes read the
@@ -66,7 +66,7 @@ class SecretService:
         return self.callback_secrets(tx, project)
 
     def rotate_callback_secret(self, tx: Transaction, project: str, *, by: Principal) -> list[CallbackSecret]:
-        """Create a new secret; the previous one stays valid for a day, earlier ones do not."""
+        """Create a new secret. The previous secret stays valid for a day; earlier secrets become invalid."""
         _require_admin(tx, project, by)
         found = tx[Secrets].newest(project, CALLBACK, limit=1)
         if found and not tx[Secrets].retire(found[0], now=tx.now()):
@@ -102,7 +102,7 @@ class SecretService:
         return CallbackSecret(value, row.version, row.created_at, row.created_by, until)
 
     def _readable(self, rows: list[StoredSecret]) -> list[CallbackSecret]:
-        """Omit older secrets that cannot be decrypted, so that rotation works after a key was lost."""
+        """Omit older secrets that cannot be decrypted, so that rotation works after a key has been lost."""
         found: list[CallbackSecret] = []
         for row in rows:
             try:

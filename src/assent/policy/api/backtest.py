@@ -36,7 +36,7 @@ async def backtest(body: BacktestRule, request: Request, who: PeopleReader, serv
     # Validate the request before the response starts, so that errors have the correct status code.
     run = await services[BacktestService].prepare(wanted, by=who)
     if NDJSON in request.headers.get("accept", ""):
-        # X-Accel-Buffering prevents nginx from holding back the progress until the end.
+        # X-Accel-Buffering prevents nginx from buffering the progress reports until the end.
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(_lines(services[BacktestService], run), headers=headers, media_type=NDJSON)
     return _view(await services[BacktestService].report(run))

@@ -25,7 +25,7 @@ Key = Annotated[str | None, Header(alias="Idempotency-Key", pattern=r"^[!-~]{1,2
     summary="Gets the receipt for an approved breakpoint",
 )
 async def get_receipt(breakpoint_id: str, who: Who, services: With) -> Response:
-    # A write transaction, because the first receipt creates the project's key.
+    # Use a write transaction, because issuing the first receipt creates the project's key.
     use_case = partial(services[ReceiptService].issue, breakpoint_id=known_id(breakpoint_id), by=who)
     receipt = await services.database.write(use_case)
     return Response(receipt.text(), headers={"Cache-Control": "no-store"}, media_type=JSON)

@@ -34,7 +34,7 @@ IfMatch = Annotated[
     ),
 ]
 _NULLABLE = frozenset({"note", "expires_at"})
-"""Fields that can be removed with null; null is invalid for all others."""
+"""Fields that can be cleared with null; null is invalid for all other fields."""
 
 
 @rules.get("/rules", summary="Lists this project's rules in evaluation order")
@@ -148,9 +148,9 @@ def _changes(body: wire.ChangeRule) -> dict[str, Any]:
 
 
 def _question(body: wire.CheckRules, who: Principal) -> Question:
-    """Build the question exactly as for a new breakpoint, so that a check and a creation have the same result.
+    """Build the question exactly as for a new breakpoint, so that checking and creating have the same result.
 
-    If a person asks, the agent ID is trusted, and approvals of all its tokens count.
+    If a person asks, the agent ID is trusted, and approvals for all of the agent's tokens count.
     """
     named = body.model_dump(by_alias=True, exclude_none=True, exclude={"payload", "agent_id", "tags", "priority"})
     raised: dict[str, Any] = {
@@ -163,7 +163,7 @@ def _question(body: wire.CheckRules, who: Principal) -> Question:
     checked(raised | {"runId": run_id}, CreateBreakpoint)
     question = Question.of(draft(raised | {"runId": run_id}), by=who if who.kind is Kind.AGENT else None)
     if body.agent_id is None:
-        # The agent ID is unknown, and must not be compared with the placeholder.
+        # The agent ID is unknown, and rules must not be evaluated against the placeholder.
         values = dict(question.subject.values) | {"agentId": None}
         return replace(question, subject=Subject(question.gate, values), agent_id="")
     return question

@@ -1,4 +1,4 @@
-"""The `breakpoint:` commands known from babysitter, with the same JSON output, implemented with the API."""
+"""The `breakpoint:` commands from babysitter, with the same JSON output, implemented on top of the API."""
 
 import time
 from collections.abc import Sequence
@@ -89,7 +89,7 @@ def remove_rule(rule_id: Id, *, local: Local = False, as_json: Json = False) -> 
         output.say(f"Removed {rule_id} ({total} remaining).")
 
 
-def should_auto_approve(  # noqa: PLR0913  # the options of the command
+def should_auto_approve(  # noqa: PLR0913  # one parameter per option
     gate: Gate,
     *,
     tag: Annotated[list[str] | None, typer.Option(help="Tag (repeatable)")] = None,
@@ -125,7 +125,7 @@ def history(
             "--gate",
             "--breakpoint-id",
             metavar="NAME",
-            help="Gate to filter by, whose approval statistics are also shown",
+            help="Gate to filter by; also shows the gate's approval statistics",
         ),
     ] = None,
     agent_id: Annotated[str | None, typer.Option(help="Agent to filter by")] = None,

@@ -1,4 +1,4 @@
-"""The rule commands without a server, which use the local rules.json."""
+"""Rule commands that use the local rules.json instead of a server."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -20,7 +20,7 @@ Local = Annotated[bool, typer.Option("--local", help="Use the local rules.json, 
 
 
 def rules_session(*, local: bool) -> "Assent | LocalRulebook":
-    """Return a client or, if no server is configured, the local rules, and print the path of their file."""
+    """Return a client. Without a configured server, print the path of the local rules and return the rules instead."""
     if server_is_set() and not local:
         return session()
     from assent.sdk import local as asking  # noqa: PLC0415  # loads the rule language, which other commands do not need
@@ -33,7 +33,7 @@ def rules_session(*, local: bool) -> "Assent | LocalRulebook":
 
 
 class LocalRulebook:
-    """The local rules, with the client methods that the rule commands call."""
+    """Provides the local rules through the client methods that the rule commands call."""
 
     def __init__(self, desk: "Desk") -> None:
         self._desk = desk

@@ -23,7 +23,7 @@ from assent.sdk.receipts import Expected, Keys, Receipt, ReceiptKey, ReceiptKeys
 from assent.sdk.values import plain
 
 app = typer.Typer()
-receipt = typer.Typer(no_args_is_help=True, help="Manage receipts, which are signed proof of approval.")
+receipt = typer.Typer(no_args_is_help=True, help="Manage receipts (signed proof of approval).")
 app.add_typer(receipt, name="receipt")
 
 STDIN = "-"
@@ -34,7 +34,7 @@ def receipt_get(
     breakpoint_id: Annotated[str, typer.Argument(metavar="ID", help="Breakpoint ID")],
     *,
     target: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Output file, which only you can read")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Output file (readable only by you)")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -49,7 +49,7 @@ def receipt_get(
 
 
 @receipt.command("verify")
-def receipt_verify(  # noqa: PLR0913  # the options of the command
+def receipt_verify(  # noqa: PLR0913  # one parameter per option
     source: Annotated[str, typer.Argument(metavar="FILE", help="Receipt file, or - for standard input")],
     *,
     consume: Annotated[
@@ -57,7 +57,7 @@ def receipt_verify(  # noqa: PLR0913  # the options of the command
     ] = False,
     key: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY", help="Public key to trust, so that only --consume requires a server (repeatable)"),
+        typer.Option(metavar="KEY", help="Public key to trust (repeatable); only --consume then requires a server"),
     ] = None,
     keys: Annotated[
         Path | None,
@@ -69,14 +69,14 @@ def receipt_verify(  # noqa: PLR0913  # the options of the command
     content: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="File with the JSON body of the create request, whose content hash must match"
+            metavar="FILE", help="File with the create request's JSON body; its content hash must match the receipt"
         ),
     ] = None,
     gate: Annotated[str | None, typer.Option(help="Expected gate")] = None,
     agent_id: Annotated[str | None, typer.Option(help="Expected agent ID")] = None,
     as_json: Json = False,
 ) -> None:
-    """Verify a receipt. Only a trusted, unexpired receipt that matches the options results in exit code 0."""
+    """Verify a receipt. The exit code is 0 only if the receipt is trusted, unexpired and matches the options."""
     try:
         found = receipts.loads(_read(source))
         expected = Expected(digest=_digest(found, digest, content), gate=gate, agent_id=agent_id)
@@ -92,7 +92,7 @@ def receipt_verify(  # noqa: PLR0913  # the options of the command
 
 
 def _verified(found: Receipt, expected: Expected, trusted: Keys | None, *, consume: bool) -> ReceiptUse | None:
-    """Verify the receipt, without a server if the keys are known and it is not consumed."""
+    """Verify the receipt, using a server only to look up keys or to consume the receipt."""
     if trusted is not None and not consume:
         receipts.check(found, trusted, now=time.time(), **expected)
         return None
@@ -188,7 +188,7 @@ def rotate_key(
     revoke: Annotated[bool, typer.Option("--revoke", help="Revoke all older keys, for example after a leak")] = False,
     as_json: Json = False,
 ) -> None:
-    """Start signing receipts with a new key (admins only). Existing receipts remain valid until they expire."""
+    """Start signing receipts with a new key (admins only). Without --revoke, existing receipts remain valid."""
     with session() as assent:
         found = _rotated(assent, revoke=revoke)
     _print_keys(found, as_json=as_json)
@@ -213,7 +213,7 @@ def _row(each: ReceiptKey) -> Sequence[str]:
 
 def _read(source: str) -> bytes:
     try:
-        # One byte more than allowed, so that files that are too large are rejected and not truncated.
+        # Read one byte more than allowed, so that files that are too large are rejected instead of truncated.
         if source == STDIN:
             return sys.stdin.buffer.read(LARGEST + 1)
         with Path(source).open("rb") as file:
@@ -224,10 +224,10 @@ def _read(source: str) -> bytes:
 
 
 def _write(target: Path, text: str) -> None:
-    """Write a file that only its owner can read, because anyone who has a receipt can use it."""
+    """Write a file that only its owner can read, because anyone with a receipt can use it."""
     try:
         with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            os.fchmod(file.fileno(), 0o600)  # the file may have existed with wider permissions
+            os.fchmod(file.fileno(), 0o600)  # an existing file may have wider permissions
             file.write(text)
     except OSError as error:
         msg = f"{target} cannot be written: {error.strerror}."

@@ -66,7 +66,7 @@ def _print_place(pattern: str, place: Mapping[str, object]) -> None:
 
 
 @rule.command("add")
-def rule_add(  # noqa: PLR0913  # the options of the command
+def rule_add(  # noqa: PLR0913  # one parameter per option
     pattern: PatternArgument,
     *,
     action: ActionOption = "auto-approve",
@@ -158,7 +158,7 @@ def warn(found: Rule) -> None:
 
 
 @rule.command("change")
-def rule_change(  # noqa: PLR0913  # the options of the command
+def rule_change(  # noqa: PLR0913  # one parameter per option
     rule_id: Id,
     *,
     pattern: Annotated[str | None, typer.Option(metavar="PATTERN", help="New pattern")] = None,
@@ -221,7 +221,7 @@ def rule_remove(rule_id: Id, *, why: Why = None, local: Local = False, as_json: 
 
 
 @rule.command("check")
-def rule_check(  # noqa: PLR0913  # the options of the command
+def rule_check(  # noqa: PLR0913  # one parameter per option
     gate: Gate,
     *,
     title: Annotated[str | None, typer.Option(help="Title")] = None,
@@ -275,7 +275,7 @@ def print_verdict(found: RuleCheck) -> None:
 
 
 def _print_trace(found: RuleCheck) -> None:
-    """Print each step of the evaluation and, for a rule, the value that each part of its pattern was compared with."""
+    """Print each evaluation step and, for rules, the value that each part of the pattern was compared with."""
     output.fields({"consecutive approvals": str(found.consecutive_approvals)})
     for step in found.trace:
         output.say(f"{_word(step.get('held')):<8} {output.visible(str(step.get('reason')))}")
@@ -285,7 +285,9 @@ def _print_trace(found: RuleCheck) -> None:
             met = f"{output.visible(str(each.get('part')))}  ←  {output.visible(actual)}"
             output.say(f"         {_word(each.get('held')):<8} {met}", style="dim")
     for each in found.shadow:
-        would = "would have approved it" if each.get("recommended") else "would have required human approval"
+        would = (
+            "would have approved the breakpoint" if each.get("recommended") else "would have required human approval"
+        )
         output.say(f"shadow   {output.visible(str(each.get('rule')))} {would}.", style="dim")
 
 

@@ -28,7 +28,9 @@ async def offered(visit: Visit) -> Whole:
     visit.who.require(Permission.RULES)
     row = await visit.site[InboxService].whole(known_id(visit.request.path_params["breakpoint_id"]), visit.who)
     if msgspec.json.decode(row.payload).get("hardStop") is True:
-        raise InvalidRequest("The agent always requires human approval here (hardStop), so a rule cannot approve it.")
+        raise InvalidRequest(
+            "The agent always requires human approval for this breakpoint (hardStop), so a rule cannot approve it."
+        )
     return row
 
 
@@ -61,7 +63,7 @@ async def _page(visit: Visit, row: Whole, typed: Typed, error: AssentError | Non
 async def always(visit: Visit) -> Response:
     """Save the rule. The breakpoint itself stays pending, because rules apply only to later breakpoints."""
     row = await offered(visit)
-    # Check again that a rule can be proposed, because the form can be submitted without opening it.
+    # Check again that a rule can be proposed, because a client can submit the form without opening it first.
     await visit.site[BacktestService].propose(row.id, days=1, limit=0, by=visit.who)
     given = Typed.of(visit.form)
     typed = Typed(

@@ -1,4 +1,4 @@
-"""Gate pages: a list with figures, and each gate with its history and the rules that apply to it."""
+"""Gate pages: a list with statistics, and a page for each gate with its history and the rules that match it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -114,7 +114,7 @@ async def _gate_page(visit: Visit, gate: str) -> Response:
 
 
 def _write_address(gate: str) -> str:
-    """Return the URL of the new-rule form for a gate; a gate for a whole tool gets no suggested pattern."""
+    """Return the URL of the new-rule form for a gate. No pattern is suggested for gates that cover an entire tool."""
     return "/rules/new" if is_whole_tool(gate) else "/rules/new?" + urlencode({"pattern": propose(Subject(gate, {}))})
 
 

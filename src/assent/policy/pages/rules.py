@@ -1,4 +1,4 @@
-"""Rule pages: a list, each rule with its history and shadow results, and forms to create, change and remove one."""
+"""Rule pages: a list, a page for each rule with its history and shadow results, and forms for managing rules."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -85,7 +85,7 @@ class Typed:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> "Typed":
-        """Read the values of a form or a URL without validating them, which the domain does."""
+        """Read the values from a form or a URL without validating them; the domain validates them later."""
         known = {name: given.get(name, "") for name in cls.__slots__ if given.get(name)}
         return cls(**known)
 
@@ -107,7 +107,7 @@ class Typed:
 
     @property
     def reason(self) -> str:
-        """The reason for the change, which is required and recorded in the history."""
+        """The reason for the change. A reason is required, and recorded in the history."""
         return limited("reason", self.why, needed=True)
 
 
@@ -121,7 +121,7 @@ def limited(name: str, text: str, *, needed: bool = False) -> str:
 
 
 def local(at: int | None) -> str:
-    """Return a time as the value of a datetime-local input, in UTC."""
+    """Format a time as the value of a datetime-local input, in UTC."""
     return iso(at)[:16] if at is not None else ""
 
 
@@ -207,7 +207,7 @@ async def create(visit: Visit) -> Response:
 
 
 def _harmless(typed: Typed) -> Typed:
-    """Reset an unknown action, which the form cannot show."""
+    """Reset an unknown action, because the form cannot show it."""
     return typed if typed.action in ACTIONS else replace(typed, action="")
 
 
@@ -292,7 +292,7 @@ def _told(value: object) -> str:
 
 
 async def change(visit: Visit) -> Response:
-    """Change the fields in the form, if the rule has not changed since it was shown."""
+    """Change the submitted fields if the rule has not changed since it was shown."""
     visit.who.require(Permission.RULES)
     rule_id = known_rule(visit)
     typed = Typed.of(visit.form)
@@ -305,7 +305,7 @@ async def change(visit: Visit) -> Response:
 
 
 async def changed_draft(visit: Visit, error: AssentError) -> Response:
-    """Show the rule again with the submitted values, in the full form or in the form that enables or disables it."""
+    """Show the rule again with the submitted values, in either the full form or the enable/disable form."""
     visit.who.require(Permission.RULES)
     whole = "pattern" in visit.form
     return await _rule_page(visit, known_rule(visit), Typed.of(visit.form) if whole else None, error)
@@ -354,7 +354,7 @@ async def remove_form(visit: Visit) -> Response:
 async def _remove_page(visit: Visit, rule_id: str, error: AssentError | None = None) -> Response:
     found = await visit.site.database.read(lambda tx: tx[Rules].get(rule_id, project=visit.who.project))
     if found.removed_at is not None and error is not None:
-        raise error  # the redirect's page has no form, but the error page shows the submitted text
+        raise error  # a removed rule's page has no form, but the error page shows the submitted text
     if found.removed_at is not None:
         return redirect(f"/rules/{rule_id}")
     return page(

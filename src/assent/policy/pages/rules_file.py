@@ -1,4 +1,4 @@
-"""Export and import of rules as `rules.json`, with a preview of an import."""
+"""Exports and imports rules as `rules.json`, with a preview of the import."""
 
 import asyncio
 import json
@@ -44,7 +44,7 @@ async def import_form(visit: Visit) -> Response:
 
 
 async def import_file(visit: Visit) -> Response:
-    """Preview an import, or import the whole file in one transaction."""
+    """Preview an import, or import the entire file in one transaction."""
     visit.who.require(Permission.RULES)
     form = visit.form
     replacing, doing = form.get("replace") == "yes", form.get("do") == "import"

@@ -50,7 +50,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of the pattern, evaluated for an example."""
+    """A part of the pattern, evaluated against an example."""
 
     part: str
     actual: str
@@ -129,7 +129,7 @@ async def tried(visit: Visit, pattern: str, action: str, *, backtest: bool = Tru
     if not pattern.strip():
         return Trial(pattern=pattern, action=action)
     try:
-        # Never rules match loosely.
+        # `never` rules match loosely.
         found = await explained(visit.site.database, pattern, by=visit.who, loose=action != RuleAction.AUTO)
     except PatternError as error:
         return Trial(pattern=pattern, action=action, problem=problem_of(pattern, error))

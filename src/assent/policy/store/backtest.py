@@ -1,6 +1,6 @@
-"""Past breakpoints for back-tests: counts groups of similar breakpoints, one slice of creation times at a time.
+"""Reads past breakpoints for back-tests: counts groups of similar breakpoints, one time slice after another.
 
-SQL excludes only breakpoints that a pattern cannot match; the domain decides which of the others match.
+SQL excludes only breakpoints that a pattern cannot match; the domain decides which of the remaining ones match.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -41,7 +41,7 @@ _OUTCOME = f"""
 _WINDOW = f"""
     project_id = :project_id AND status IN ({", ".join(f"'{each}'" for each in Status)})
     AND created_at >= :since AND created_at < :until"""
-# Content that requires a human decision contains one of these words; the domain decides whether it is required.
+# All content that requires a human decision contains one of these words; the domain makes the final determination.
 _LOUD = ('"hardStop"', '"options"', '"form"', '"arguments"', '"command"')
 _NAMES_ONE = {("tags", "contains"), ("expert", "contains"), ("expert", "="), ("expert", "in")}
 _IS_ONE = {("agentId", "="), ("agentId", "in")}
@@ -79,19 +79,19 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Sieve:
-    """The columns by which breakpoints are grouped, and conditions that exclude those that cannot match."""
+    """The columns by which breakpoints are grouped, and conditions that exclude breakpoints that cannot match."""
 
     columns: tuple[str, ...]
     table: str
     tests: str
     params: Mapping[str, Any]
     stops: bool
-    """Whether breakpoints whose content may require a human decision form separate groups."""
+    """True if each breakpoint whose content may require a human decision forms its own group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """The values that all breakpoints of a group have in common."""
+    """The values that all breakpoints in a group have in common."""
 
     values: tuple[Any, ...]
     purged: bool
@@ -114,7 +114,7 @@ class Member:
 
 
 class Whole(msgspec.Struct, array_like=True):
-    """A breakpoint with its content, unless that was purged."""
+    """A breakpoint with its content, unless the content was purged."""
 
     id: str
     created_at: int
@@ -171,7 +171,7 @@ class Backtests(Store):
     def sieve(self, pattern: Pattern, attributes: Collection[str], action: RuleAction) -> Sieve:
         """Group by these attributes, and exclude breakpoints that the pattern cannot match.
 
-        A never rule also applies if the match is unknown, so SQL cannot exclude anything for it.
+        A `never` rule also acts if it is unknown whether the pattern matches, so SQL cannot exclude any breakpoints.
         """
         dialect = self._session.dialect
         builder = _Tests(_FIND[dialect])
@@ -180,7 +180,7 @@ class Backtests(Store):
         if exact and pattern.expression is not None:
             tests.append(builder.possible(pattern.expression))
         index = "gate" if exact and pattern.glob.literal else "status_created"
-        # Without this hint, SQLite scans a whole index in the order of the groups, instead of only the window.
+        # Without this hint, SQLite scans an entire index in group order instead of only the window.
         hint = f" INDEXED BY ix_assent_breakpoints_{index}" if dialect == "sqlite" else ""
         columns = tuple(column for name, column in COLUMN_OF.items() if name in attributes)
         columns += ("agent_id_claimed",) if "agentId" in attributes else ()
@@ -192,14 +192,14 @@ class Backtests(Store):
         return int(self._session.all(statement, window.params())[0][0])
 
     def start_of_slice(self, window: Window, size: int, steps: dict[Status, int]) -> int:
-        """Return a start time, so that until the end of the window each status has at most `size` breakpoints.
+        """Return a start time from which each status has at most `size` breakpoints until the end of the window.
 
         `steps` stores the start time for each status, so that each breakpoint is scanned only once across slices.
         """
         for status in Status:
             if steps.get(status, window.until) >= window.until:
                 found = self._session.all(SELECT_STEP, window.params() | {"status": status.value, "size": size})
-                # Breakpoints created in the same microsecond are never split, even if this exceeds the size.
+                # Breakpoints created in the same microsecond stay in one slice, even if this exceeds `size`.
                 steps[status] = min(found[0][0] + 1, window.until - 1) if found else window.since
         return max(steps.values())
 
@@ -211,7 +211,7 @@ class Backtests(Store):
     def members(
         self, window: Window, sieve: Sieve, wanted: Collection[Alike], *, outcomes: Collection[Outcome]
     ) -> list[Member]:
-        """Return members of these groups with these outcomes, newest first, without those that form their own group."""
+        """Return the groups' members with these outcomes, newest first, without those that form their own group."""
         dialect, params = self._session.dialect, window.params() | dict(sieve.params)
         listed = ", ".join(f"'{each.value}'" for each in sorted(outcomes))
         tests = f" AND {_OUTCOME} IN ({listed})"
@@ -279,7 +279,7 @@ class _Tests:
         return " AND ".join(tests)
 
     def possible(self, expression: Expression) -> str:
-        """Return a condition, or an empty string if SQL cannot exclude any breakpoint."""
+        """Return a condition, or an empty string if SQL cannot exclude any breakpoints."""
         match expression:
             case And():
                 return " AND ".join(each for each in map(self.possible, expression.operands) if each)
@@ -300,7 +300,7 @@ class _Tests:
                 # After a purge, it is unknown whether an added owner was also requested as an expert.
                 tests.append(f"(purged_at IS NOT NULL AND {self._find}(seats, ',true]') > 0)")
         elif asked in _IS_ONE:
-            # A claimed agent ID is unknown to rules.
+            # Rules treat a claimed agent ID as unknown.
             tests = ["agent_id_claimed = 1", *(f"agent_id = {self._value(each.value)}" for each in predicate.literals)]
         else:
             return ""

@@ -1,4 +1,4 @@
-"""Receipts: the public keys for verifying them, and which receipts have been used."""
+"""Receipts: the public keys that verify them, and a record of the receipts that have been used."""
 
 import base64
 from collections.abc import Generator, Sequence
@@ -34,7 +34,7 @@ SELECT_USE = "SELECT used_at, used_by FROM assent_receipt_uses WHERE breakpoint_
 
 @dataclass(frozen=True, slots=True)
 class StoredKey:
-    """A public key: the current one signs, retired ones only verify, and revoked ones are not trusted."""
+    """A public key. The current key is for new receipts, retired keys remain valid, and revoked keys are invalid."""
 
     project: str
     version: int
@@ -91,7 +91,7 @@ class Receipts(Store):
             yield
 
     def use(self, approval: Approval, use: Use, *, key_id: str) -> bool:
-        """Record a use; return False if the receipt has been used or the breakpoint has changed."""
+        """Record a use; return False if the receipt has already been used or the breakpoint has changed."""
         row = {
             "id": approval.breakpoint_id,
             "project_id": approval.project,

@@ -35,13 +35,13 @@ UPDATE = """
 EVENT_COLUMNS = ("rule_id", "seq", "type", "actor", "at", "metadata", "previous", "hash")
 INSERT_EVENT = insert("assent_rule_events", EVENT_COLUMNS)
 SELECT_EVENTS = f"SELECT {', '.join(EVENT_COLUMNS)} FROM assent_rule_events WHERE rule_id = :rule_id ORDER BY seq"
-# Changes to rules or policy take turns by updating this row; creating a breakpoint only reads it.
+# Updating this row serializes changes to rules and policy; creating a breakpoint only reads it.
 TURN_PAGE = "UPDATE assent_projects SET rulebook = rulebook + :step WHERE id = :project_id AND removed_at IS NULL"
 SELECT_POLICY = "SELECT rulebook, policy FROM assent_projects WHERE id = :project_id"
 INSERT_SHADOW = insert("assent_shadows", ("rule_id", "breakpoint_id", "rule_version", "recommended", "at"))
-# Repeats the conditions of ix_assent_breakpoints_streak literally, because otherwise SQLite would not use the index. If
-# an approval and a rejection have the same time, the rejection counts as the later one. Only names of imported authors
-# contain a slash; their answers do not count, because their identity was not verified.
+# Repeats the conditions of ix_assent_breakpoints_streak literally; otherwise, SQLite would not use the index. If an
+# approval and a rejection have the same time, the rejection counts as the later decision. Only names of imported
+# authors contain a slash; their answers do not count, because their identities were not verified.
 SELECT_IN_A_ROW = """
     SELECT decision FROM assent_breakpoints
     WHERE project_id = :project_id AND gate = :gate AND agent_id = :agent_id
@@ -69,7 +69,7 @@ SELECT_COUNTED = f"SELECT id, payload, result {_COUNTED} ORDER BY ended_at DESC,
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """The contents of a rulebook, and its version."""
+    """A rulebook's contents and version."""
 
     version: int
     policy: Mapping[str, Any]
@@ -78,7 +78,7 @@ class Pages:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """The version of the rulebook, and the number of consecutive approvals by people."""
+    """The rulebook's version, and the number of consecutive approvals by people."""
 
     version: int
     consecutive: int
@@ -96,7 +96,7 @@ class Streak:
 
 
 class Approval(msgspec.Struct, array_like=True):
-    """An approval that counts towards autoApproveAfterN."""
+    """An approval that counts toward autoApproveAfterN."""
 
     id: str
     payload: Mapping[str, Any]
@@ -117,7 +117,7 @@ class Rules(Store):
 
     def turn_page(self, project: str) -> None:
         """Change the rulebook's version, and lock rules and policy until this transaction ends."""
-        # Random, so that the version of a transaction that was rolled back is never reused.
+        # The step is random, so that a version from a rolled-back transaction is never reused.
         if self._session.change(TURN_PAGE, {"project_id": project, "step": 1 + secrets.randbelow(2**32)}) != 1:
             raise self._closed(project)
 
@@ -125,7 +125,7 @@ class Rules(Store):
         return [rule_of(row) for row in self._session.all(SELECT_STANDING, {"project_id": project})]
 
     def get(self, rule_id: str, *, project: str) -> Rule:
-        """Return a rule, even a removed one."""
+        """Return a rule, even if it has been removed."""
         rows = self._session.all(f"{SELECT} AND id = :id", {"project_id": project, "id": rule_id})
         if not rows:
             msg = f"Rule {rule_id} not found in this project."
@@ -133,7 +133,7 @@ class Rules(Store):
         return rule_of(rows[0])
 
     def room(self, project: str) -> tuple[int, int]:
-        """Return the number of current rules, and the position after the last one ever used."""
+        """Return the number of current rules, and the position after the highest position ever used."""
         count, last = self._session.all(SELECT_ROOM, {"project_id": project})[0]
         return count, (last or 0) + 1
 
@@ -143,7 +143,7 @@ class Rules(Store):
         self._record(rule, event, before=None)
 
     def save(self, rule: Rule, event: RuleEvent) -> None:
-        """Save a changed rule, if the stored version is still the one that was read."""
+        """Save a changed rule if the stored rule still has the version that was read."""
         row = _row(rule) | {"expected": rule.version - 1}
         for fixed in ("source", "created_by", "created_at"):
             del row[fixed]
@@ -163,7 +163,7 @@ class Rules(Store):
         return [rule_event_of(row) for row in self._session.all(SELECT_EVENTS, {"rule_id": rule_id})]
 
     def version(self, project: str) -> int:
-        """Return the version of the rulebook."""
+        """Return the rulebook's version."""
         rows = self._session.all(SELECT_VERSION, {"project_id": project})
         if not rows:
             raise _no_project(project)

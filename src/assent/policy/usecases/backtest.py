@@ -29,22 +29,22 @@ from assent.policy.usecases.rules import Question, stopping_tags
 
 DAY = 24 * 3600 * SECOND
 SLICE = 20_000
-"""Breakpoints of each status per slice. Reading one takes a few tenths of a second and does not block other work."""
+"""Breakpoints per status in a slice. Reading a slice takes a few tenths of a second without blocking other work."""
 CONTENT_SLICE = 2_000
-"""Breakpoints of each status per slice, if their content has to be read."""
+"""Breakpoints per status in a slice if their content must be read."""
 CHUNK = 100
-"""Breakpoints whose content is in memory at the same time; each can be up to one megabyte."""
+"""Number of breakpoints whose content is in memory at the same time; each can be up to one megabyte."""
 SHADOWS = 10_000
-"""Results of a shadow rule per read."""
+"""Maximum number of shadow results per read."""
 AT_ONCE = 2
-"""Reader threads that back-tests may use; the others stay free for other requests."""
+"""Maximum number of reader threads for back-tests; the remaining threads are reserved for other requests."""
 KEPT = 50_000
 """Maximum number of cached results, one for each kind of breakpoint."""
 _EVERYTHING: Final = frozenset(BREAKPOINT_ATTRIBUTES)
 _PURGED: Final = frozenset({"payload", "title"})
 _EXPERT: Final = frozenset({"expert"})
 _ONE_BY_ONE: Final = frozenset({"title", "runId"})
-"""Attributes that differ for nearly every breakpoint; grouping uses them only if the tested pattern does."""
+"""Attributes that are different for nearly every breakpoint; used for grouping only if the tested pattern uses them."""
 _AFTER_ALL = "~"
 """Sorts after every breakpoint ID."""
 
@@ -131,7 +131,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class ShadowAgreement:
-    """The recommendations of a shadow rule since its pattern or action last changed, compared with decisions."""
+    """A shadow rule's recommendations since its pattern or action last changed, compared with actual decisions."""
 
     rule: Rule
     since: int
@@ -141,7 +141,7 @@ class ShadowAgreement:
 
 
 class BacktestService:
-    """Runs back-tests without blocking writers: it only reads, and each slice of time is read from a snapshot."""
+    """Runs back-tests without blocking writers: a back-test only reads, and reads each time slice from a snapshot."""
 
     def __init__(self, database: Database[Transaction]) -> None:
         self._database = database
@@ -149,7 +149,7 @@ class BacktestService:
         self._books: dict[str, Rulebook] = {}
 
     async def prepare(self, wanted: Wanted, *, by: Principal) -> Run:
-        """Validate the request, and raise an error before any breakpoint is read."""
+        """Validate the request before any breakpoints are read."""
         return await self._database.read(partial(self._prepare, wanted=wanted, by=by))
 
     def _prepare(self, tx: Transaction, *, wanted: Wanted, by: Principal) -> Run:
@@ -177,7 +177,7 @@ class BacktestService:
         return book
 
     async def walk(self, run: Run, *, daily: bool = False) -> AsyncGenerator[Progress | Report, None]:
-        """Scan backwards in time; yield the progress after each slice, and finally the report."""
+        """Scan backward in time; yield the progress after each slice, and finally yield the report."""
         looking = Looking(run, daily=daily)
         until = run.window.until
         while until > run.window.since:
@@ -198,7 +198,7 @@ class BacktestService:
         return Proposal(await self.prepare(wanted, by=by), by.may(Permission.RULES))
 
     async def shadow(self, rule_id: str, *, days: int, limit: int, by: Principal) -> ShadowAgreement:
-        """Compare the recommendations of a shadow rule with human decisions."""
+        """Compare a shadow rule's recommendations with human decisions."""
         by.require(Permission.READ_PEOPLE)
         rule, version, since = await self._database.read(partial(_shadow_rule, rule_id=rule_id, days=days, by=by))
         counts, disagreements = Counter[str](), list[str]()
@@ -220,7 +220,7 @@ class BacktestService:
 
 @dataclass(frozen=True, slots=True)
 class Closer:
-    """The breakpoints of a slice that need another query."""
+    """The breakpoints in a slice that require another query."""
 
     unread: set[Alike] = field(default_factory=set[Alike])
     alone: list[str] = field(default_factory=list[str])
@@ -240,8 +240,8 @@ class Looking:
         self._judged: dict[tuple[Alike, bool], Effect] = {}
 
     def slice(self, tx: Transaction, *, until: int) -> int:
-        """Evaluate the newest remaining breakpoints, and return where to continue."""
-        # Breakpoints must not change between the queries of a slice, or they would be counted twice or not at all.
+        """Evaluate the newest remaining breakpoints, and return the time at which to continue."""
+        # Breakpoints must not change between the queries for a slice, or they would be counted twice or not at all.
         tx[Audit].one_moment()
         left = replace(self.run.window, until=until)
         since = tx[Backtests].start_of_slice(left, self._size, self._steps)
@@ -277,7 +277,7 @@ class Looking:
         return tuple(each for each, ids in self.counts.listed.items() if len(ids) < self.run.wanted.limit)
 
     def _look(self, tx: Transaction, window: Window, closer: "Closer") -> None:
-        """Evaluate the breakpoints whose content is needed, and record the ids to list."""
+        """Evaluate the breakpoints whose content is needed, and record the IDs to list."""
         find = partial(tx[Backtests].members, window, self.run.sieve)
         unread = find(closer.unread, outcomes=tuple(Outcome)) if closer.unread else []
         found = self._read(tx, [*closer.alone, *(each.id for each in unread)])
@@ -302,7 +302,7 @@ class Looking:
 
 
 def _told_apart(trial: Trial) -> frozenset[str]:
-    """Return the attributes by which past breakpoints are grouped; each group is evaluated once."""
+    """Return the attributes by which past breakpoints are grouped; each group is evaluated only once."""
     asked = set(mentions(trial.pattern))
     if trial.action is RuleAction.AUTO:
         asked |= {"risk"}.union(*map(mentions, trial.book.patterns.values())) - _ONE_BY_ONE
@@ -368,7 +368,7 @@ def _whole(whole: Whole) -> Past:
 
 
 def _experts(seats: str) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return the requested experts, and `expert` as unknown if an added owner may also have been requested."""
+    """Return the requested experts, and report `expert` as unknown if an added owner may also have been requested."""
     found: list[tuple[str, list[str], bool]] = msgspec.json.decode(seats)
     names = tuple(each for name, absent, _ in found for each in (name, *absent))
     return names, _EXPERT if any(added for _, _, added in found) else frozenset()
@@ -403,7 +403,7 @@ def _shadows(tx: Transaction, *, rule_id: str, before: str) -> list[Shadow]:
 
 
 def _agreement(rule: Rule, shadow: Shadow) -> tuple[str, ...]:
-    """Return the rule's effect, and whether people agreed with it or have not decided."""
+    """Return the rule's effect, and whether people agreed, disagreed or did not decide."""
     if rule.action == RuleAction.AUTO and not shadow.recommended:
         return ("stopped",)
     said = "would_approve" if shadow.recommended else "would_stop"

@@ -22,7 +22,7 @@ SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A past breakpoint, and the result of each part of the pattern for it."""
+    """A past breakpoint, with the result of each part of the pattern."""
 
     id: str
     gate: str
@@ -39,9 +39,9 @@ class Explained:
 
 
 async def explained(database: Database[Transaction], text: str, *, by: Principal, loose: bool = False) -> Explained:
-    """Parse a pattern, or raise PatternError, and evaluate it for the newest breakpoints of matching gates.
+    """Parse a pattern and evaluate it against the newest breakpoints at matching gates.
 
-    Patterns of never rules are matched with `loose`.
+    Raises PatternError for an invalid pattern. Set `loose` for patterns of `never` rules.
     """
     by.require(Permission.READ_PEOPLE)
     pattern = parse(text)
@@ -55,9 +55,9 @@ def _examples(tx: Transaction, *, pattern: Pattern, project: str, loose: bool) -
 
 
 def _newest(tx: Transaction, pattern: Pattern, project: str, *, loose: bool) -> list[str]:
-    """Return the newest breakpoints whose gate matches and whose content has not been purged."""
+    """Return the newest breakpoints whose gates match and whose content has not been purged."""
     if pattern.glob.literal and not loose:
-        # More than are shown, because some may have been purged.
+        # Read more breakpoints than are shown, because some may have been purged.
         named = tx[History].newest(project, pattern.glob.text, limit=SHOWN * 2)
         gone = tx[Holds].purged_at
         return [row.id for row in named if gone(row.id, project=project) is None][:SHOWN]

@@ -1,4 +1,4 @@
-"""Receipts: issued for approvals, signed with the project's key, and consumed once."""
+"""Receipts: issued for approvals, signed with the project's key, and consumed at most once."""
 
 import base64
 from collections.abc import Callable, Sequence
@@ -44,7 +44,7 @@ class ReceiptService:
         self._good_for = good_for * SECOND
 
     def issue(self, tx: Transaction, breakpoint_id: str, *, by: Principal) -> Receipt:
-        """Return a signed receipt for an approval; the project's first key is created when it is first needed."""
+        """Return a signed receipt for an approval, creating the project's first key if necessary."""
         by.require(Permission.READ)
         current = tx[Breakpoints].look(breakpoint_id, project=by.project)
         if not sees(by, current.created_by_id):
@@ -73,14 +73,14 @@ class ReceiptService:
         check(receipt, trusted(tx[Receipts].keys(by.project)), now=now, project=by.project)
         # A token that is limited to other gates cannot use the receipt.
         by.require_speaks_for(None, told.gate)
-        # A valid signature is not sufficient, because the breakpoint may have been purged or restored since.
+        # A valid signature is not sufficient, because the breakpoint may have been purged or restored since then.
         if _approval(tx, told.breakpoint_id, project=by.project) != told:
-            msg = f"This receipt does not match the breakpoint {told.breakpoint_id}."
+            msg = f"This receipt does not match breakpoint {told.breakpoint_id}."
             raise ReceiptMismatch(msg)
         if not may_consume(by, tx[Breakpoints].look(told.breakpoint_id, project=by.project)):
             msg = "Only the agent that created the breakpoint, or the consumer named at creation, can use this receipt."
             raise Forbidden(msg)
-        # Another request with the same key may have been committed since the first check.
+        # Another request with the same idempotency key may have been committed since the first check.
         if once is not None and tx[Idempotency].claim(
             by.id, once.key, fingerprint=once.fingerprint, breakpoint_id=told.breakpoint_id, now=now
         ):
@@ -91,7 +91,7 @@ class ReceiptService:
         return use
 
     def keys(self, tx: Transaction, *, by: Principal) -> list[StoredKey]:
-        """Return the project's public keys, newest first; may create the first one, so use a write transaction."""
+        """Return the project's public keys, newest first. Use a write transaction, because this may create a key."""
         by.require(Permission.READ)
         return self._keys(tx, by.project)
 
@@ -124,7 +124,7 @@ class ReceiptService:
         seed = self._random(KEY_BYTES)
         sealed = self._keyring.seal(spelt(seed), project, SECRET, version)
         row = StoredSecret(project, SECRET, version, sealed.ciphertext, sealed.key_id, tx.now(), str(by))
-        # False if another node has created the key first.
+        # False if another node created the key first.
         if tx[Secrets].add(row):
             public = public_key(seed)
             tx[Receipts].add_key(StoredKey(project, version, key_id(public), public, row.created_at, row.created_by))
@@ -144,11 +144,11 @@ class ReceiptService:
 
 
 def may_consume(by: Principal, asked: Breakpoint) -> bool:
-    """Whether a principal created the breakpoint, or has a token limited to the creator's or consumer's agentId."""
+    """Return whether a principal created the breakpoint or has a token for only the creator's or consumer's agentId."""
     if asked.created_by_id == by.id:
         return True
     if by.kind is not Kind.AGENT or is_anything(by.agent_ids):
-        # A token that may claim any agentId does not prove which agent uses it.
+        # A token that may claim any agentId does not prove which agent is using it.
         return False
     consumer = asked.payload.get("consumer")
     wanted = [asked.agent_id, *([consumer] if isinstance(consumer, str) else [])]
@@ -156,7 +156,7 @@ def may_consume(by: Principal, asked: Breakpoint) -> bool:
 
 
 def _covers(bound: str, name: str) -> bool:
-    """Whether a token's agentId pattern matches a name or, if the name is a pattern, is at least as narrow."""
+    """Return whether a token's agentId pattern matches a name or, if the name is a pattern, is at least as narrow."""
     return glob_matches(name, bound) or ("*" not in name and glob_matches(bound, name))
 
 

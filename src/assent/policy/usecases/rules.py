@@ -22,19 +22,19 @@ from assent.policy.backtest import mentions
 from assent.policy.store.rules import Ground, Rules, Streak
 
 LOOK_BACK = 25
-"""Consecutive approvals to count, unless a higher threshold applies."""
+"""Maximum number of consecutive approvals to count, unless a higher threshold applies."""
 MAX_RULES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """The rules and routes of a project at one version of its rulebook, with the policy read at the same time."""
+    """A project's rules, routes and policy at one version of its rulebook."""
 
     version: int
     rules: Rulebook
     counting: Counting
     routes: tuple[Route, ...] = ()
-    """The routes in order; empty if none has a timeout."""
+    """The routes in order; empty if no route has a timeout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,14 +46,14 @@ class Question:
     agent_id: str
     payload: Mapping[str, Json] = field(default_factory=dict[str, Json])
     created_by_id: str | None = None
-    """The creator whose approvals count, or None to count those of all creators."""
+    """The creator whose breakpoints count, or None to count the breakpoints of all creators."""
     hard_stop: bool = False
     plain: bool = True
     after_n: int | None = None
 
     @classmethod
     def of(cls, asked: Asked, *, by: Principal | None = None) -> "Question":
-        """Build the question for a principal or, without one, for an agent whose ID is trusted."""
+        """Build the question for a principal or, if `by` is None, for an agent whose ID is trusted."""
         after_n: Json = asked.payload.get("autoApproveAfterN")
         return cls(
             subject=subject_of(asked, claimed=by is not None and by.claims_agent_id),
@@ -68,7 +68,7 @@ class Question:
 
     @property
     def routed(self) -> Subject:
-        """The attributes for routes, which trust a claimed agent ID."""
+        """The attributes for matching routes; unlike rules, routes trust claimed agent IDs."""
         return replace(self.subject, claimed=frozenset())
 
     def streak(self, counting: Counting) -> Streak:
@@ -96,26 +96,26 @@ class NewRule:
 
 
 class RuleService:
-    """Manages and applies rules. The rules of each project are cached, and each transaction checks their version."""
+    """Manages and applies rules. Each project's rules are cached, and each transaction checks their version."""
 
     def __init__(self) -> None:
         self._books: dict[str, Book] = {}
 
     def recommend(self, tx: Transaction, project: str, question: Question, *, now: int) -> Recommendation:
-        """Recommend whether a person has to decide, based on the current rules in this transaction."""
+        """Recommend whether a person has to decide, based on the rules that are current in this transaction."""
         kept = self._books.get(project)
         counting = kept.counting if kept else Counting()
         streak = question.streak(counting)
         ground = tx[Rules].ground(project, streak)
         book = self._book(tx, project, ground.version)
-        # The cached policy was outdated, so other approvals count.
+        # The cached policy was outdated, so different approvals count.
         if book.counting != counting:
             streak = question.streak(book.counting)
             ground = tx[Rules].ground(project, streak)
         found = follow(book, question, ground, now=now)
         if found.source is not Source.AFTER_N:
             return found
-        # A reviewer who edited the content approved different content than the agent requested.
+        # A reviewer who edited the content approved something different from what the agent requested.
         approvals = [each for each in tx[Rules].counted(project, streak) if not each.edited]
         if len(approvals) < (book.counting.threshold(question.after_n, question.payload) or 0):
             return follow(book, question, Ground(book.version, len(approvals)), now=now)
@@ -123,17 +123,17 @@ class RuleService:
         return replace(found, counted=tuple(each.id for each in approvals), differed=differed)
 
     def route_timeout(self, tx: Transaction, project: str, question: Question) -> Timeout | None:
-        """Return the timeout of the route that this question will match, if it has one."""
+        """Return the timeout of the route that this question will match, if any."""
         book = self._book(tx, project, tx[Rules].version(project))
         return timeout_for(book.routes, question.routed)
 
     def warm(self, tx: Transaction) -> None:
-        """Load the rules of every project in advance, because parsing thousands would delay the writer by a second."""
+        """Load every project's rules in advance, because parsing thousands of them delays the writer by a second."""
         for project in tx[Projects].every():
             self._book(tx, project.id, tx[Rules].version(project.id))
 
     def standing(self, tx: Transaction, project: str) -> list[tuple[Rule, str | None]]:
-        """Return the rules in order, each with the reason why its pattern is invalid, if it is."""
+        """Return the rules in order, each with an error message if its pattern is invalid."""
         book = self._book(tx, project, tx[Rules].version(project))
         problems = {fault.rule.id: fault.problem for fault in book.rules.faults}
         return [(rule, problems.get(rule.id)) for rule in tx[Rules].standing(project)]
@@ -144,7 +144,7 @@ class RuleService:
         return [each.rule for each in book.rules.fitting(gate, now)]
 
     def on_claimed_ids(self, tx: Transaction, project: str, *, now: int) -> tuple[list[Rule], list[Token]]:
-        """Return live auto-approve rules that test agentId and active tokens that can claim any, if both exist."""
+        """Return live auto-approve rules that test agentId, and active tokens that can claim any ID, if both exist."""
         claiming = [each for each in tx[Tokens].every(project) if each.claims and each.works(now)]
         patterns = self._book(tx, project, tx[Rules].version(project)).rules.patterns
         resting = [
@@ -217,7 +217,7 @@ class RuleService:
         why: str | None = None,
         if_match: int | None = None,
     ) -> Rule:
-        """Change fields of a rule, by their names in `Rule`."""
+        """Change fields of a rule; `changes` is keyed by the field names of `Rule`."""
         current = self._to_change(tx, rule_id, by, if_match)
         wanted = replace(current, **changes)
         now = tx.now()
@@ -239,11 +239,11 @@ class RuleService:
     def _to_change(self, tx: Transaction, rule_id: str, by: Principal, if_match: int | None) -> Rule:
         by.require(Permission.RULES)
         tx.acting(by)
-        # Locks the rules, so that the version cannot change after it was checked.
+        # Locks the rules, so that the version cannot change after it is checked.
         tx[Rules].turn_page(by.project)
         current = tx[Rules].get(rule_id, project=by.project)
         if current.removed_at is not None:
-            msg = f"The rule {rule_id} has been removed."
+            msg = f"Rule {rule_id} has been removed."
             raise NotFound(msg)
         if if_match is not None and if_match != current.version:
             raise PreconditionFailed(version=current.version)
@@ -252,7 +252,7 @@ class RuleService:
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A recommendation made before the transaction, with the values that must be unchanged for it to be valid."""
+    """A recommendation made before the transaction; valid only if the ground that it is based on has not changed."""
 
     ground: Ground
     streak: Streak
@@ -264,7 +264,7 @@ class Guess:
 
 
 def stopping_tags(policy: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the tags that require a human decision and, for `ticketTags`, also a ticket."""
+    """Return the tags that require a human decision; those in `ticketTags` also require a ticket."""
     return (*policy.get("alwaysBreakOn", ()), *policy.get("ticketTags", ()))
 
 

@@ -1,4 +1,4 @@
-"""Imports rules from a file: all of them or none."""
+"""Imports either all of the rules in a file or none of them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ from assent.policy.usecases.rules import MAX_RULES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
-    """The entries to import, and how."""
+    """The entries to import, and the options of the import."""
 
     entries: tuple[Entry, ...]
     replacing: bool = False
@@ -24,7 +24,7 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The result of an import, or of a dry run, for which `added` is empty."""
+    """The result of an import or a dry run. After a dry run, `added` is empty."""
 
     plan: Plan
     added: tuple[Rule, ...]
@@ -55,7 +55,7 @@ def import_rules(tx: Transaction, wanted: Import, *, by: Principal) -> Imported:
 
 
 def _added(tx: Transaction, found: Plan, wanted: Import, *, by: Principal, now: int) -> tuple[Rule, ...]:
-    # IDs created at the same time are in random order, and rules with the same position are evaluated in ID order.
+    # IDs created at the same time are in random order, but rules with the same position are evaluated in ID order.
     ids = sorted(tx.new_id("rule").replace("_", "-", 1) for _ in found.added)
     rules: list[Rule] = []
     _, place = tx[Rules].room(by.project)
@@ -72,5 +72,5 @@ def _added(tx: Transaction, found: Plan, wanted: Import, *, by: Principal, now: 
 def _total(found: Plan, standing: list[Rule]) -> int:
     total = len(standing) - len(found.removed) + len(found.added)
     if total > MAX_RULES:
-        raise InvalidRequest.at("/rules", f"this would make {total} rules; a project can have at most {MAX_RULES}")
+        raise InvalidRequest.at("/rules", f"this would result in {total} rules; a project can have at most {MAX_RULES}")
     return total

@@ -111,7 +111,7 @@ class Desk:
         # The policy is not stored with the run, so that the project's current policy applies.
         by = replace(run.principal, policy=tx[Projects].get_open(run.project).policy)
         raised = self.breakpoints.create(tx, wanted, by=by, digest=wanted.digest(run.project), once=None)
-        assert not isinstance(raised, str), "only an idempotency key can return an id"
+        assert not isinstance(raised, str), "only a request with an idempotency key can return an ID"
         data = {"name": step.name, "breakpointId": raised.id, "status": raised.status}
         now = self._hold(tx, run=run, lines=[*lines, Line("asked", step.path, data)])
         answered = raised.status != Status.WAITING
@@ -127,7 +127,7 @@ class Desk:
         return step
 
     async def comments(self, run: Run, step: Step) -> Sequence[Comment]:
-        """Return comments by others on a breakpoint of this run that the process has not handled yet."""
+        """Return the unhandled comments on a step's breakpoint, except those by the run itself."""
 
         def use_case(tx: Transaction) -> list[Comment]:
             assert step.breakpoint_id is not None, "only breakpoint steps have comments"
@@ -199,7 +199,7 @@ def _has_come(step: Step, since: int, now: int) -> bool:
         return True
     if step.kind is StepKind.BREAKPOINT:
         return step.state is StepState.WAITING and step.due_at is not None
-    # The process has already seen earlier results; a step that it no longer reaches keeps its state.
+    # The process has already seen results from before the claim; a step that it no longer reaches keeps its state.
     return step.state in {StepState.RETRYING, StepState.WAITING} and since < step.outcome <= now
 
 

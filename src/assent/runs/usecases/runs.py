@@ -99,7 +99,7 @@ class RunService:
         return tx[Runs].content(run_id, path, project=by.project)
 
     def cancel(self, tx: Transaction, run_id: str, *, by: Principal) -> None:
-        """Cancel a run and its pending breakpoints, as its starter or an admin."""
+        """Cancel a run and its pending breakpoints; only the principal that started it and admins can do this."""
         run = self._controlled(tx, run_id, by)
         if not tx[Runs].cancel(run_id, Line("cancelled", data={"by": str(by.actor)}), now=tx.now()):
             msg = f"This run is already {run.state}."
@@ -118,7 +118,7 @@ class RunService:
         _record(tx, "run-retried", run, "queued", by)
         step = (run.error or {}).get("step")
         if isinstance(step, str):
-            # Without a recorded failure, the replay executes the step again.
+            # Once the recorded failure is deleted, the replay executes the step again.
             tx[Runs].forget_failure(run_id, step)
         tx[Runs].enqueue(run_id, f"retry:{run.lines}")
 
@@ -127,7 +127,7 @@ class RunService:
         return tx[Runs].wake_due(tx.now(), limit=WAKE_BATCH)
 
     def abandon(self, tx: Transaction) -> int:
-        """Release all runs when the only process starts, because none of them can still be running."""
+        """Release all runs when the only server process starts, because none of them can still be running."""
         return tx[Runs].abandon(now=tx.now())
 
     def _controlled(self, tx: Transaction, run_id: str, by: Principal) -> Run:
@@ -149,7 +149,7 @@ class RunService:
 
 
 def _record(tx: Transaction, act: str, run: Run, state: str, by: Principal) -> None:
-    """Record an admin event, unless a principal acts on its own run, which is recorded in the run's journal."""
+    """Record an admin event, unless the principal acts on its own run: the run's journal already records that."""
     if run.principal.id != by.id:
         tx.acting(by)
         before = {"state": run.state.value}
@@ -157,7 +157,7 @@ def _record(tx: Transaction, act: str, run: Run, state: str, by: Principal) -> N
 
 
 def controls(run: Run, by: Principal) -> bool:
-    """Return whether a principal can cancel and retry a run, as its starter or as an admin."""
+    """Return whether a principal can cancel and retry a run, because it started the run or is an admin."""
     return by.may(Permission.CANCEL) and (run.principal.id == by.id or Role.ADMIN in by.roles)
 
 

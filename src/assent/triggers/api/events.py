@@ -1,4 +1,4 @@
-"""API for trigger events: their traces and outcomes, replays, dry runs and sketches."""
+"""API for trigger events: traces, outcomes, replays, dry runs and proposed triggers."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -59,14 +59,14 @@ async def list_trigger_events(request: Request, who: PeopleReader, services: Wit
         return services[TriggeringService].events(tx, filters, by=who, before=cursor, limit=limit + 1)
 
     found = await services.database.read(use_case)
-    # One row more than the limit was read to find out whether there is another page.
+    # An extra row was read to determine whether there is another page.
     more = found[limit - 1].id if len(found) > limit else None
     items = [event_body(each) for each in found[:limit]]
     return shapes.TriggerEventPage.model_validate({"items": items, "nextCursor": more})
 
 
 def _of_source(tx: Transaction, given: dict[str, str], who: Principal, services: Services) -> dict[str, str]:
-    """Replace a source name in the filters with its ID. IDs are kept, so that events of removed sources are found."""
+    """Replace a source name with its ID. IDs are not looked up, so that events from removed sources can be found."""
     filters = dict(given)
     named = filters.pop("source", None)
     if named is None:

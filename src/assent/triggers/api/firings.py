@@ -1,4 +1,4 @@
-"""API for firings: matches of triggers on their way to a run. Dead firings can be retried or discarded."""
+"""API for firings (trigger matches that start runs). Dead firings can be retried or discarded."""
 
 from functools import partial
 from typing import Any
@@ -44,7 +44,7 @@ async def list_firings(request: Request, who: PeopleReader, services: With) -> s
     def use_case(tx: Transaction) -> tuple[list[Firing], dict[tuple[str, str | None], int]]:
         of = {"trigger_id": services[TriggerService].known(tx, named, by=who).id} if named is not None else {}
         found = services[TriggeringService].firings(tx, given | of, by=who, before=cursor, limit=limit + 1)
-        # In the same transaction, so that the counts match the list.
+        # Read the counts in the same transaction, so that they match the list.
         return list(found), dict(services[TriggeringService].counts(tx, by=who))
 
     found, counts = await services.database.read(use_case)

@@ -25,7 +25,7 @@ _KEYED = "/hooks/{source}/{key}"
 
 
 def hooks(ingress: Ingress, now: Callable[[], int], *, strangers_per_minute: int = STRANGERS_PER_MINUTE) -> list[Route]:
-    """Return the routes that receive webhooks, which accept only POST."""
+    """Return the webhook routes, which accept only POST requests."""
     limit = RateLimit(0, now)
     strangers = RateLimit(strangers_per_minute, now)
 
@@ -39,12 +39,11 @@ def hooks(ingress: Ingress, now: Callable[[], int], *, strangers_per_minute: int
             incoming = Incoming(headers_of(request.scope["headers"]), await _body(request, door), now())
             arrived = await ingress.verified(door, key, incoming)
         except (NotFound, Unauthenticated):
-            # Count only rejected requests, so that a sender is not throttled for requests by others behind the same
-            # address.
+            # Count only rejected requests, so that valid senders that share an IP address are not throttled.
             client = request.client.host if request.client else ""
-            strangers.take(f"{client} {address}", what="unverified calls")
+            strangers.take(f"{client} {address}", what="unverified requests")
             raise
-        # After verification, because unauthenticated requests must not use up the source's rate limit.
+        # Apply this limit after verification, so that unauthenticated requests cannot use it up.
         limit.take(door.source.id, per_minute=door.per_minute, what="events from this source")
         kept = await ingress.keep(door, arrived)
         body = msgspec.json.encode({"eventId": kept.id, "duplicate": kept.duplicate})
@@ -55,7 +54,7 @@ def hooks(ingress: Ingress, now: Callable[[], int], *, strangers_per_minute: int
 
 
 class HookLane:
-    """Matches webhooks before all other routes, because comparing every event with a hundred routes is slow."""
+    """Routes webhooks before anything else, because matching every event against a hundred routes is slow."""
 
     def __init__(self, app: ASGIApp, routes: Sequence[Route]) -> None:
         self._app = app
@@ -79,7 +78,7 @@ async def _door(ingress: Ingress, address: str) -> Door:
 
 
 async def _body(request: Request, door: Door) -> bytes:
-    """Read the body up to the maximum size of the source, and reject larger bodies without waiting for the rest."""
+    """Read the body. Reject it as soon as it exceeds the source's size limit, without waiting for the rest."""
     told = request.headers.get("content-length", "")
     if told.isdecimal() and len(told) < 20 and int(told) > door.max_bytes:  # noqa: PLR2004  # a plausible number of digits
         raise _too_large(door)

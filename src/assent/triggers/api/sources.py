@@ -1,4 +1,4 @@
-"""API for sources, their status, and the next times of schedules."""
+"""API for sources, their status, and schedules' upcoming times."""
 
 from datetime import datetime
 from functools import partial
@@ -85,7 +85,7 @@ async def remove_source(source_id: SourceId, who: Manager, services: With) -> Re
     "/schedules",
     response_model_exclude_none=True,
     openapi_extra=documented(_COUNT),
-    summary="Lists the next times at which this project's schedules fire",
+    summary="Lists when this project's schedules will fire next",
 )
 async def list_schedules(request: Request, who: PeopleReader, services: With) -> shapes.SchedulePage:
     count = _count(single_filters(request, _COUNT).get("count"))
@@ -104,7 +104,7 @@ def _count(text: str | None) -> int:
 
 
 def schedule_body(stored: StoredSource, now: int, count: int) -> dict[str, Any]:
-    """Describe a schedule with its next times, each with the UTC offset of its time zone at that time."""
+    """Describe a schedule and its upcoming times, each with the UTC offset in effect at that time."""
     zone = str(stored.settings.get("timezone", "UTC"))
     found, problem = _instants(stored, zone, now, count)
     return {
@@ -124,7 +124,7 @@ def _instants(stored: StoredSource, zone: str, now: int, count: int) -> tuple[li
     try:
         found = instants(stored.settings, now, count)
     except InvalidRequest as error:
-        # For example, this machine does not have the time zone.
+        # For example, the time zone is not available on this machine.
         return [], error.message
     return [datetime.fromtimestamp(each // SECOND, ZoneInfo(zone)).isoformat() for each in found], None
 
@@ -138,7 +138,7 @@ def _view(stored: StoredSource, who: Principal, services: Services) -> shapes.So
 
 
 def source_body(stored: StoredSource, who: Principal, services: Services) -> dict[str, Any]:
-    """Describe a source. Only admins can see its settings, which contain secrets only as references."""
+    """Describe a source. Only admins can see its settings. Secrets are included only as references."""
     manages = who.may(Permission.MANAGE)
     now = services.clock.now()
     return {
@@ -167,7 +167,7 @@ def source_body(stored: StoredSource, who: Principal, services: Services) -> dic
 
 
 def _silent(stored: StoredSource, now: int) -> bool:
-    """Return whether a source is silent. An alarm, which is raised once per silence, clears `silent_at`."""
+    """Return whether a source is silent. Raising an alarm (once per silent period) clears `silent_at`."""
     return stored.silent_at <= now if stored.silent_at is not None else stored.alarm_id is not None
 
 

@@ -28,7 +28,7 @@ _NEEDED = ("on", "run", "enabled")
 
 @contextlib.contextmanager
 def as_json() -> Generator[None, None, None]:
-    """Convert the field names in errors from the format of assent.yaml to JSON."""
+    """Convert the field names in errors from the assent.yaml format to the JSON API's."""
     try:
         yield
     except InvalidRequest as error:
@@ -60,7 +60,7 @@ async def check_trigger(body: shapes.CreateTrigger, who: PeopleReader, services:
     del who
     said = unspelt(body.model_dump(by_alias=True, exclude_none=True))
     with as_json():
-        # Validation may load the process file.
+        # Use a thread, because validation may load the process file.
         found = await asyncio.to_thread(services[TriggerService].check, said)
     return shapes.TriggerBody.model_validate(trigger_fields(found))
 
@@ -139,7 +139,7 @@ async def _view(stored: StoredTrigger, services: Services) -> shapes.TriggerView
 
 async def _views(found: Sequence[StoredTrigger], services: Services) -> list[shapes.TriggerView]:
     def problems() -> list[str | None]:
-        # Reading the signatures of processes can take a while, so do not block the event loop.
+        # Reading process signatures can take a while, so do not block the event loop.
         return [
             services[FolderOfProcesses].problem(each.trigger.run, dict(each.trigger.inputs), complete=False)
             for each in found

@@ -47,7 +47,7 @@ def trigger_test(
         str | None, typer.Option("--trigger", metavar="NAME", help="Trigger to test (default: all triggers)")
     ] = None,
     against: Annotated[
-        Path | None, typer.Option("--draft", metavar="FILE", help="File that contains a draft of a trigger to test")
+        Path | None, typer.Option("--draft", metavar="FILE", help="File containing a draft trigger to test")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -113,7 +113,7 @@ def _print_trial(each: Trial) -> None:
 
 
 def _without_event(inputs: Any) -> Any:  # noqa: ANN401  # any JSON
-    """Omit the event, which is always present and large."""
+    """Shorten the event to an ellipsis, because it is always present and large."""
     if not is_object(inputs):
         return inputs
     return {name: "…" if name in {"event", "events"} else value for name, value in inputs.items()}

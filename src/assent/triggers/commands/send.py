@@ -41,7 +41,7 @@ def trigger_send(  # noqa: PLR0913  # one parameter for each option
     fixture: Annotated[
         Path,
         typer.Argument(
-            metavar="FIXTURE", help="File with a request body, or with {headers, body} as JSON, or - for standard input"
+            metavar="FIXTURE", help="File with a request body or a JSON object {headers, body}; - for standard input"
         ),
     ],
     *,
@@ -120,7 +120,7 @@ def _signed(sign: Sign, secret: str, call: signing.Call) -> dict[str, str]:
 
 def _posted(url: str, address: str, headers: httpx2.Headers, body: bytes) -> httpx2.Response:
     try:
-        # A proxy for the internet cannot reach this machine's loopback interface.
+        # An internet proxy cannot reach this machine's loopback interface.
         loopback = httpx2.URL(url).host in _LOOPBACK
         with httpx2.Client(base_url=url.rstrip("/"), trust_env=not loopback, timeout=connection.ANSWER_SECONDS) as http:
             return http.post(address, headers=headers, content=body)
@@ -147,5 +147,5 @@ def _print(answer: httpx2.Response, *, as_json: bool) -> None:
     if as_json:
         output.emit({"status": answer.status_code, **told})
         return
-    again = " This is a duplicate: it was counted but does not start anything." if told.get("duplicate") else ""
+    again = " This is a duplicate. It was counted but does not start any runs." if told.get("duplicate") else ""
     output.say(f"{answer.status_code}: {output.visible(str(told.get('eventId') or 'accepted'))}.{again}")

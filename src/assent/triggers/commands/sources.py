@@ -18,7 +18,7 @@ source = typer.Typer(no_args_is_help=True, help="Manage trigger event sources.")
 app.add_typer(source, name="source")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Source name or ID")]
-NOTHING = "No sources. No trigger events are received."
+NOTHING = "No sources, so no trigger events are received."
 
 
 @source.command("list")

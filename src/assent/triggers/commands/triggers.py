@@ -22,7 +22,7 @@ trigger = typer.Typer(no_args_is_help=True, help="Manage triggers, which start r
 app.add_typer(trigger, name="trigger")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Trigger name or ID")]
-NOTHING = "No triggers. No runs are started automatically."
+NOTHING = "No triggers, so no runs are started automatically."
 
 
 @trigger.command("list")
@@ -113,7 +113,7 @@ def trigger_add(  # noqa: PLR0913  # one parameter for each option
     ] = None,
     debounce: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="Time without further events after which the run starts, such as 30s"),
+        typer.Option(metavar="DURATION", help="Quiet period after the last event before the run starts, such as 30s"),
     ] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, help="Maximum number of concurrent runs")] = None,
     when_full: Annotated[
@@ -174,7 +174,7 @@ def trigger_remove(name: Name, *, as_json: Json = False) -> None:
 def trigger_suspend(
     name: Name,
     *,
-    because: Annotated[str | None, typer.Option(metavar="TEXT", help="Reason that is shown with the trigger")] = None,
+    because: Annotated[str | None, typer.Option(metavar="TEXT", help="Reason to show with the trigger")] = None,
     as_json: Json = False,
 ) -> None:
     """Suspend a trigger. Matching events are queued until it is resumed."""

@@ -92,7 +92,7 @@ class Tried:
 
 
 def shown(event: TriggerEvent, trial: Trial) -> Tried:
-    # Every run receives the whole event, which would hide the other inputs.
+    # Omit the event: every run receives it, and it would hide the other inputs.
     given = {name: value for name, value in (trial.inputs or {}).items() if name not in {"event", "events"}}
     return Tried(event, trial, told_of(trial.trace), render.pretty(given) if given else "")
 

@@ -1,4 +1,4 @@
-"""The page of an event: its content, why each trigger did or did not match, its outcome, and forms to replay it."""
+"""The event page: the event's content and outcome, why each trigger did or did not match, and forms to replay it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -63,13 +63,13 @@ class Sight:
     triggers: Sequence[StoredTrigger]
     source_stands: bool
     titles: Mapping[str, str]
-    """The titles of the breakpoints that hold its firings, by ID."""
+    """The titles, by ID, of the breakpoints that hold the event's firings."""
 
 
 def look(tx: Transaction, *, visit: Visit, event_id: str) -> Sight:
     whole = visit.site[TriggeringService].event(tx, event_id, by=visit.who)
     runs = dict(whole.runs)
-    # The runs between the events of the chain.
+    # Also load the runs that link the events in the chain.
     wanted = {each.causation_id for each in (*whole.chain, whole.event) if (each.causation_id or "").startswith(RUN)}
     for run_id in sorted(each for each in wanted if each and each not in runs):
         found = tx[Runs].find(run_id, project=visit.who.project)
@@ -105,7 +105,7 @@ def sentence(event: TriggerEvent, firings: Sequence[Firing]) -> str:
 
 
 def chain(sight: Sight) -> list[Link]:
-    """Return the chain as a tree with the first event at its root; the cause of a node is its parent."""
+    """Return the chain as a tree with the first event at its root. Each node's parent is its cause."""
     events = {each.id: each for each in (*sight.whole.chain, sight.whole.event)}
     # A single event without a cause or a run is not a chain.
     if len(events) == 1 and not sight.whole.runs and not sight.whole.event.causation_id:

@@ -112,13 +112,13 @@ class Listed:
 
 
 def look(tx: Transaction, *, visit: Visit, asked: Filters) -> Listed:
-    # The filter can contain a source's ID or its name.
+    # The filter can be the ID or the name of a source.
     sources = tx[Sources].in_project(visit.who.project)
     ids = {each.name: each.id for each in sources}
     wanted = asked.wanted
     if "source_id" in wanted:
         wanted["source_id"] = ids.get(wanted["source_id"], wanted["source_id"])
-    # One row more than a page shows whether there is another page.
+    # An extra row shows whether there is another page.
     found = visit.site[TriggeringService].events(tx, wanted, by=visit.who, before=asked.cursor or None, limit=PAGE + 1)
     firings = tx[Firings].of_events([each.id for each in found[:PAGE]])
     items = [Item(each, firings[each.id]) for each in found[:PAGE]]

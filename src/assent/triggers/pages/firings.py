@@ -87,7 +87,7 @@ class Listed:
 
 def look(tx: Transaction, *, visit: Visit, asked: Filters) -> Listed:
     standing = visit.site[TriggerService].listed(tx, by=visit.who)
-    # The filter can contain a trigger's ID or its name.
+    # The filter can be the ID or the name of a trigger.
     ids = {each.name: each.id for each in standing}
     wanted = asked.wanted
     if "trigger_id" in wanted:

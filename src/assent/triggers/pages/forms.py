@@ -15,17 +15,17 @@ FIELDS = (
     "concurrency-when_full", "concurrency-key", "hold", "hold-gate", "hold-question", "hold-expert", "hold-when",
     "breaker-limit", "breaker-within", "breaker-echoes", "max_depth", "agent_id", "enabled", "note",
 )  # fmt: skip
-"""The form controls. The part before a hyphen is the section to which a control belongs."""
+"""The names of the form controls. The part before the hyphen is the section that the control belongs to."""
 STATES = {
     "true": "Enabled: starts runs",
     "suspended": "Suspended: events are queued, and no runs start",
     "false": "Disabled: events are ignored",
 }
 WHEN_FULL = {
-    WhenFull.QUEUE.value: "Queue the new one",
-    WhenFull.SKIP.value: "Skip the new one",
-    WhenFull.REPLACE.value: "Queue only the newest",
-    WhenFull.CANCEL.value: "Cancel the running one and start the new one",
+    WhenFull.QUEUE.value: "Queue the new event",
+    WhenFull.SKIP.value: "Skip the new event",
+    WhenFull.REPLACE.value: "Queue only the newest event",
+    WhenFull.CANCEL.value: "Cancel the oldest runs and start the new run",
 }
 LABELS = {
     "id": "Name", "on": "Events", "run": "Process", "inputs": "Inputs", "once": "Run once per",
@@ -103,7 +103,7 @@ class Typed:
 
     @property
     def more(self) -> bool:
-        """Whether any of the advanced fields is set."""
+        """Whether any advanced field is set."""
         return any(
             self[name] for name in ("breaker-limit", "breaker-within", "breaker-echoes", "max_depth", "agent_id")
         )
@@ -136,7 +136,7 @@ def _read(text: str) -> Json:
 
 def _as_line(value: Json) -> str:
     """Format a value so that parsing it returns the same value."""
-    # Other strings need quotes to survive parsing: those with outer whitespace or line breaks, and those that are JSON.
+    # Quote strings that parsing would change: valid JSON, and strings with outer whitespace or line breaks.
     if isinstance(value, str) and value == value.strip() and len(value.splitlines()) == 1 and _read(value) == value:
         return value
     return json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The layout of the trigger pages, the names of states, and errors of form fields."""
+"""The trigger pages' layout, state names and form errors."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -23,14 +23,14 @@ PLACES = (
 DONE = {
     "created": "Created.",
     "saved": "Saved.",
-    "removed": "Removed. Its events and runs remain in the history.",
+    "removed": "Removed. Past events and runs remain in the history.",
     "suspended": "Suspended. Events are queued, and no runs start.",
-    "resumed": "Resumed. The held firings are processed now, oldest first.",
-    "replayed": "Replayed. The event is matched against the current triggers.",
+    "resumed": "Resumed. Held firings are now being processed, oldest first.",
+    "replayed": "Replayed. The event is being matched against the current triggers.",
     "retried": "Retrying now.",
-    "discarded": "Discarded. It will not start a run.",
+    "discarded": "Discarded. The firing will not start a run.",
     "on": "Enabled.",
-    "off": "Disabled. Its events are rejected until you enable it again.",
+    "off": "Disabled. Events are rejected until you enable the source again.",
 }
 WHY = {
     Because.DEBOUNCE: "waiting for a quiet period",
@@ -58,7 +58,7 @@ _ID = re.compile(r"[0-9A-Za-z_.-]{1,80}", re.ASCII)
 
 
 def known_id(visit: Visit, name: str, what: str) -> str:
-    """Return the ID from the path, or raise NotFound for an invalid one without querying the database."""
+    """Return the ID from the path. If it is invalid, raise NotFound without querying the database."""
     found: str = visit.request.path_params[name]
     if not _ID.fullmatch(found):
         msg = f"{what.capitalize()} {found[:60]!r} not found in this project."
@@ -74,7 +74,7 @@ async def trigger_page(
     error: AssentError | None = None,
     **values: Any,  # noqa: ANN401 # any template variables
 ) -> Response:
-    """Render a trigger page; after an error, with the submitted values and the reason."""
+    """Render a trigger page. After an error, include the submitted values and the reason."""
     return await large_page(
         template,
         status=STATUS[type(error)] if error else 200,

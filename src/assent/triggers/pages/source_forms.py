@@ -79,7 +79,7 @@ FORMS: dict[str, Form] = {
     ),
     "jira": _hooked(
         "Jira",
-        "Issues and comments that were created or changed.",
+        "Created or updated issues and comments.",
         calls="In Jira, go to System > WebHooks > Create a WebHook. Use this URL and the same secret.",
     ),
     "webhook": _hooked(
@@ -139,7 +139,7 @@ FORMS: dict[str, Form] = {
                 "missed",
                 "Missed ticks",
                 shape="choice",
-                choices=(("", "Run the last one"), ("skip", "Skip"), ("all", "Run all")),
+                choices=(("", "Fire the last tick"), ("skip", "Skip"), ("all", "Fire all")),
             ),
             Field("jitter", "Jitter", "Maximum random delay, e.g. 2m"),
             Field("max_age", "Maximum age of missed ticks", "e.g. 7d"),

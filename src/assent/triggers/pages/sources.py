@@ -1,4 +1,4 @@
-"""Source pages: a list with their health, and forms to create, change and remove a source."""
+"""Source pages: a list with each source's health, and forms to create, change and remove a source."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Trigger pages: a list with their states, and forms to create, change, test, suspend and remove a trigger."""
+"""Trigger pages: a list with each trigger's state, and forms to create, change, test, suspend and remove a trigger."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -101,17 +101,17 @@ async def _listing_page(visit: Visit, error: AssentError | None = None) -> Respo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """The content of the form page, apart from the values of the form."""
+    """The content of the form page, except for the field values."""
 
     stored: StoredTrigger | None = None
     error: AssentError | None = None
     tried: Sequence[Tried] | None = None
     event: str = ""
-    """The event against which a draft is tested first."""
+    """The event that a draft is tested against first."""
 
 
 async def new_form(visit: Visit) -> Response:
-    """Show an empty form, or one created from `event`; `try` keeps it empty, but tests begin with that event."""
+    """Show a form prefilled from `event`, or an empty form; with `try`, drafts are tested against that event first."""
     asked = visit.request.query_params.get("event", "")[:MAX_ID]
     if not asked:
         return await _form_page(visit, Typed(), Shown(event=visit.request.query_params.get("try", "")[:MAX_ID]))
@@ -210,7 +210,7 @@ async def change(visit: Visit) -> Response:
 def _changes(current: StoredTrigger, typed: Typed) -> dict[str, object]:
     """Return all fields of the form, with None for those that were removed."""
     body = typed.body()
-    # A change keeps fields that it does not mention, so cleared fields must be removed explicitly.
+    # An update keeps fields that it does not mention, so cleared fields must be removed explicitly.
     gone = dict.fromkeys(written(current.trigger).keys() - body.keys() - {"enabled"})
     return gone | body
 
@@ -241,7 +241,7 @@ async def remove_form(visit: Visit) -> Response:
         consequences=(
             f"Events that match {stored.trigger.on} will no longer start {stored.trigger.run}.",
             "Held firings will not start runs. Runs that have already started continue.",
-            "Its events and firings remain in the history.",
+            "The trigger's past events and firings remain in the history.",
         ),
         action=f"/triggers/{stored.id}/remove",
         button="Remove trigger",

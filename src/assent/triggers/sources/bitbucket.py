@@ -1,4 +1,4 @@
-"""Bitbucket Cloud, and Bitbucket Data Center, which uses different field names."""
+"""Bitbucket Cloud and Bitbucket Data Center, whose field names differ."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -43,7 +43,7 @@ _RUNNING = "INPROGRESS"
 _ACTOR = (
     "username", "name", "account_id", "slug", "uuid", "nickname", "display_name", "displayName", "emailAddress", "id",
 )  # fmt: skip
-"""Data Center sends a username. Cloud sends an account ID, and all other names it sends can change."""
+"""Data Center sends a username. Cloud sends an account ID; all other names in its payloads can change."""
 
 
 def make(settings: Mapping[str, Any], tools: SourceTools) -> ProviderHook:
@@ -89,7 +89,7 @@ BITBUCKET = Provider(
 
 
 def _said(event: str, group: str, body: Json) -> tuple[str, ...] | None:
-    """Return the new texts in an event. Texts of the object it refers to may be older and written by other people."""
+    """Return only the new text in an event. Other text in the payload may be older and written by other people."""
     if at(body, "comment"):
         return said(body, "comment", "content", "raw"), said(body, "comment", "text")
     if group == "push":
@@ -116,7 +116,7 @@ def _repo(body: Json) -> str | None:
 
 
 def _change(body: Json) -> dict[str, Json]:
-    """Return the first change of a push. Pushing several branches is a single event."""
+    """Return the first change in a push. A push to several branches is a single event."""
     cloud, center = at(body, "push", "changes", 0), at(body, "changes", 0)
     if cloud is not None:
         where = at(cloud, "new") or at(cloud, "old")
@@ -161,7 +161,7 @@ def _status(body: Json) -> dict[str, Json]:
 
 
 def _actor(body: Json) -> str | None:
-    """Return the most stable name of the account, because users can change their display name to another user's."""
+    """Return the account's most stable name, because users can change their display name to another user's."""
     found = (text(body, "actor", name) for name in _ACTOR)
     return next(filter(None, found), None)
 

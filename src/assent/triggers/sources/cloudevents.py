@@ -24,7 +24,7 @@ class CloudEvent:
     attributes: Mapping[str, str]
     data: Json
     is_binary: bool = False
-    """Whether the attributes were in headers, which a signature of the body does not cover."""
+    """Whether the attributes were sent in headers, which a signature of the body does not cover."""
 
     @property
     def key(self) -> str:

@@ -1,4 +1,4 @@
-"""Reads and validates the settings of a source, with errors that point to the invalid setting."""
+"""Reads and validates a source's settings. Errors point to the invalid setting."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ LONGEST = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """The signing secrets of a sender, of which there can be several during rotation. They are read at every use."""
+    """A sender's signing secrets (several during rotation). They are read each time they are used."""
 
     references: tuple[str, ...]
     tools: SourceTools
 
     def values(self) -> list[str]:
-        """Return the secrets that are readable and not empty; raise Unavailable if no secret is left."""
+        """Return the secrets that are readable and not empty, or raise Unavailable if there are none."""
         found: list[str] = []
         why = "all of them are empty"
         for each in self.references:
@@ -69,7 +69,7 @@ class Fields:
         return value.strip()
 
     def one_of(self, name: str, *choices: str) -> str:
-        """Return one of the choices, of which the first is the default."""
+        """Return the selected choice. The first choice is the default."""
         found = self.text(name) or choices[0]
         if found not in choices:
             raise InvalidRequest.at(f"/settings/{name}", f"must be one of {', '.join(choices)}")

@@ -1,4 +1,4 @@
-"""Watches a local folder, and reports added, changed and removed files as one event after changes have stopped."""
+"""Watches a local folder and reports added, changed and removed files as one event once the changes have stopped."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ KNOWN = frozenset({"path", "include", "exclude", "quiet", "poll", "catchup"})
 QUIET = "2s"
 LONGEST_QUIET = 3600
 AWAY_SECONDS = 1.0
-"""How long the folder can be missing while another one replaces it."""
+"""How long the folder can be missing while it is being replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class _Known:
 
     files: Snapshot
     turn: int
-    """The number of reports, so that making the same change again creates a different event."""
+    """The number of reports so far, so that a repeated change creates a different event."""
 
 
 class FilesSource:
@@ -47,7 +47,7 @@ class FilesSource:
         self._trust = local.trust(settings, Trust.TRUSTED)
         include, exclude = local.texts(settings, "include"), local.texts(settings, "exclude")
         self._wanted = _wanted(include, exclude)
-        # A memory from other settings would make all files look added or removed.
+        # Memory stored with different settings would make all files look added or removed.
         self._of = sha256(repr((str(self._path), include, exclude)).encode()).hexdigest()[:16]
 
     async def watch(self, desk: WatchDesk) -> None:
@@ -61,7 +61,7 @@ class FilesSource:
         identity = await asyncio.to_thread(_identity, root)
         known = await self._caught_up(root, desk)
         await desk.watching()
-        # A watcher follows the original folder when it is moved, so restart it if another one took its place.
+        # A watcher keeps following a folder that is moved, so restart it if another folder took its place.
         while await _settled_identity(root) == identity:
             paths = await heard.gathered(self._quiet)
             if paths:
@@ -75,7 +75,7 @@ class FilesSource:
             after = await asyncio.to_thread(snapshots.scan, root, self._wanted, kept.files if kept else {})
             if kept is not None and self._catches_up:
                 return await self._told(root, desk, kept, after)
-            # Start with the time, so that the keys of a recreated memory differ from earlier ones.
+            # Start the count at the current time, so that keys are not reused if the memory is recreated.
             begun = _Known(after, kept.turn + 1 if kept else desk.now())
             try:
                 await desk.tell([], self._memory(begun))
@@ -84,7 +84,7 @@ class FilesSource:
             return begun
 
     async def _told(self, root: Path, desk: WatchDesk, known: _Known, after: Snapshot) -> _Known:
-        """Report the differences. After a conflict with another node, report only those that the other node did not."""
+        """Report the differences. After a conflict, report only those that the other node has not reported."""
         while True:
             batch = snapshots.difference(known.files, after)
             if not batch.paths:
@@ -105,7 +105,7 @@ class FilesSource:
         return {"of": self._of, "turn": known.turn, "files": known.files}
 
     def _read(self, memory: Any) -> _Known | None:  # noqa: ANN401  # decoded JSON
-        """Return the stored state, or None if it belongs to a different folder or to different patterns."""
+        """Return the stored state, or None if it belongs to a different folder or different patterns."""
         if memory is None or memory["of"] != self._of:
             return None
         return _Known(snapshots.read(memory["files"]), memory["turn"])
@@ -179,9 +179,9 @@ def _told(batch: Batch) -> dict[str, Any]:
 
 
 async def _authors(desk: WatchDesk, paths: list[str]) -> tuple[str, ...]:
-    """Return the runs that declared that they write these files, or the newest ones if there are too many.
+    """Return the runs that declared that they write these files, or only the newest runs if there are too many.
 
-    Return none of them if any of the files was not declared.
+    If any of the files was not declared, return no runs.
     """
     runs = await desk.written_by(paths)
     # A file without a run was changed by someone else, so the event is not only a run's work.

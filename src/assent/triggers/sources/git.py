@@ -68,7 +68,7 @@ class GitSource:
             arrived = await asyncio.to_thread(self._read, found, path)
             for start in range(0, len(arrived), AT_ONCE):
                 await desk.tell(arrived[start : start + AT_ONCE])
-            # Only now, because events must not be lost if storing them fails.
+            # Delete the file only now, because events must not be lost if storing them fails.
             path.unlink(missing_ok=True)
 
     def _read(self, found: Place, path: Path) -> list[Arrived]:
@@ -90,7 +90,7 @@ class GitSource:
 
 @contextlib.asynccontextmanager
 async def _alone(spool: Path, source_id: str) -> AsyncGenerator[None]:
-    """Wait until no other node on this machine reads the spool, or raise OSError if another source does."""
+    """Wait until no other node on this machine is reading the spool. Raise OSError if another source is reading it."""
     with os.fdopen(_lock_file(spool / ".lock"), "r+") as lock:
         while not _locked(lock.fileno()):
             lock.seek(0)
@@ -107,7 +107,7 @@ async def _alone(spool: Path, source_id: str) -> AsyncGenerator[None]:
 
 
 def _lock_file(path: Path) -> int:
-    """Open the lock file, which contains the ID of the source that reads the spool. Reject links and other files."""
+    """Open the lock file, which contains the ID of the source that reads the spool. Reject links and foreign files."""
     msg = f"{path} was not created by Assent. Move or remove it, then try again."
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
@@ -138,7 +138,7 @@ def _waiting(spool: Path) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """A change of a ref, from which an event is created."""
+    """A ref change from which an event is created."""
 
     ref: str
     """Empty if no branch was checked out."""
@@ -164,7 +164,7 @@ def _received(_: Place, __: Record, move: Move) -> Iterator[_Told]:
 
 
 def _pushed(found: Place, record: Record, move: Move) -> Iterator[_Told]:
-    """Yield a remote branch that was updated by a push, which only the reflog distinguishes from a fetch."""
+    """Yield the remote branch if a push updated it. Only the reflog distinguishes a push from a fetch."""
     if not move.ref.startswith(REMOTES) or move.new is None:
         return
     remote, branch = _split(found, move.ref.removeprefix(REMOTES))
@@ -230,7 +230,7 @@ def _counted(paths: list[str]) -> dict[str, Json]:
 
 
 def _facts(found: Place, sha: str | None) -> dict[str, Json]:
-    """Return the committer and the subject of a commit."""
+    """Return a commit's committer and subject."""
     said = git(found.folder, "log", "-1", "--format=%cn%x00%s", sha, "--") if sha else None
     actor, _, title = (said or "").strip("\n").partition("\0")
     return {name: text[: reading.LONGEST] for name, text in {"actor": actor, "title": title}.items() if text}

@@ -1,4 +1,4 @@
-"""Runs Git in untrusted repositories: with a clean environment and a timeout, without hooks, pager or network."""
+"""Runs Git in untrusted repositories with a clean environment and a timeout, and without hooks, pager or network."""
 
 import os
 import subprocess

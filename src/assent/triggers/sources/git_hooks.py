@@ -13,7 +13,7 @@ from assent.triggers.sources import git_spool
 from assent.triggers.sources.git_commands import Place, place, plainly, version
 
 CONFIGURED = (2, 54)
-"""The first Git version that supports hooks in its configuration, which leaves all hook files unchanged."""
+"""The first Git version that can run hooks defined in its configuration, so that hook files stay unchanged."""
 BEGIN, END = b"# >>> assent >>>", b"# <<< assent <<<"
 BARE, WITH_FILES = ("post-receive",), ("post-merge", "reference-transaction")
 MANAGERS = (b"husky", b"lefthook", b"pre-commit", b"overcommit", b"captainhook", b"simple-git-hooks")
@@ -42,7 +42,7 @@ reference-transaction)
 *) said=$(cat) ;;
 esac
 umask 077
-# Two containers may give the same number to two processes.
+# Processes in different containers can have the same PID.
 chance=$(od -An -N6 -tx1 /dev/urandom 2>/dev/null | tr -d ' \\n')
 name=$(date +%s)-$$${chance:+-$chance}
 set -C
@@ -215,7 +215,7 @@ def _install_file(found: Place, name: str) -> None:
     without = _without(content)
     first, newline, rest = without.partition(b"\n")
     added = newline or b"\n"
-    # Directly after the first line, because the existing hook may exit early.
+    # Insert the block directly after the first line, because the existing hook may exit early.
     wanted = first + added + block(name, note=b"" if newline else _ADDED) + rest
     if wanted != content:
         _write(path, wanted, stat.S_IMODE(path.stat().st_mode))

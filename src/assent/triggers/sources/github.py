@@ -33,7 +33,7 @@ from assent.triggers.sources.tools import SourceTools
 
 SECRETS = frozenset({"secrets"})
 ENDS = frozenset({"workflow_run", "check_suite"})
-"""Events about the result of a whole build; the others are about single jobs or checks."""
+"""Events about the result of an entire build. Other events are about individual jobs or checks."""
 _WRITTEN = {"issues": "issue", "pull_request": "pull_request", "discussion": "discussion"}
 _WRITES = frozenset({"opened", "created", "edited"})
 _ABOUT = ("pull_request", "workflow_run", "workflow_job", "check_suite", "check_run", "release", "deployment_status")
@@ -88,7 +88,7 @@ def _action(event: str, body: Json) -> str | None:
 
 
 def _about(event: str, body: Json) -> Json:
-    """Return the object that the event refers to, which contains the URL and the time."""
+    """Return the object that the event is about. It contains the URL and the time."""
     for name in ("comment", "review") if event.endswith(("_comment", "_review")) else ():
         if at(body, name):
             return at(body, name)
@@ -96,7 +96,7 @@ def _about(event: str, body: Json) -> Json:
 
 
 def _said(event: str, body: Json) -> tuple[str, ...] | None:
-    """Return the new texts in an event. Texts of the object it refers to may be older and written by other people."""
+    """Return only the new text in an event. Other text in the payload may be older and written by other people."""
     if event == "push":
         return (*messages(body, "commits"), said(body, "head_commit", "message"))
     if event.endswith("_comment") and at(body, "comment"):

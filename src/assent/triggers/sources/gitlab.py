@@ -105,7 +105,7 @@ def _action(kind: str, body: Json) -> str | None:
 
 
 def _said(kind: str, body: Json) -> tuple[str, ...] | None:
-    """Return the new texts in an event. Texts of the object it refers to may be older and written by other people."""
+    """Return only the new text in an event. Other text in the payload may be older and written by other people."""
     about = at(body, "object_attributes")
     if kind in {"push", "tag_push"}:
         return (*messages(body, "commits"), said(body, "message"))

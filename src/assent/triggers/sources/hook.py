@@ -55,7 +55,7 @@ class ProviderHook:
         self._check = check
 
     def take(self, incoming: Incoming, *, key: str | None) -> list[Arrived]:
-        # Nothing is parsed before it has been verified.
+        # Verify the request before parsing any of it.
         proof = self._check(incoming, key)
         body = json_of(incoming)
         data = strict_loads(body)
@@ -86,8 +86,7 @@ def arrived(told: Told, data: Json, sent: Sent, fields: Fields) -> Arrived:
         headers=sent.headers,
         # Marks are ASCII, so any encoding that never fails can be used to search the whole body.
         marks=marks(*told.said) if told.said is not None else marks(sent.body.decode("latin-1")),
-        # A signed time is accepted before and after the server time, so replays must be detected for twice the
-        # tolerance.
+        # A signed time may be before or after the server time, so replays must be detected for twice the tolerance.
         window=None if own else max(WINDOW, 2 * sent.proof.tolerance * SECOND),
     )
     return fields.tools.redacted(found)
@@ -137,7 +136,7 @@ def _filled(told: Told, data: Json, sent: Sent, fields: Fields) -> str | None:
 
 
 def _short(key: str) -> str:
-    """Shorten a key with a hash if it is too long for the index or not printable."""
+    """Replace part of a key with a hash if it is too long for the index or not printable."""
     fits = len(key) <= LONGEST_KEY and key.isprintable()
     return key if fits else f"{key[:100] if key.isascii() and key.isprintable() else 'id'}#{_digest(key)}"
 

@@ -1,4 +1,4 @@
-"""Jenkins with its Notification plugin, which cannot sign requests: authenticated by a secret URL or a bearer token."""
+"""Jenkins with its Notification plugin, which authenticates with a secret URL or a bearer token instead of signing."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -52,7 +52,7 @@ JIRA = Provider(
 
 
 def _said(thing: str, action: str, body: Json) -> tuple[str, ...] | None:
-    """Return the new texts in an event. Texts of the object it refers to may be older and written by other people."""
+    """Return only the new text in an event. Other text in the payload may be older and written by other people."""
     if at(body, "comment"):
         return (said(body, "comment", "body"),)
     if thing != "issue":

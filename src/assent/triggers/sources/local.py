@@ -18,7 +18,7 @@ LONGEST = 1_000
 MOST_SHOWN = 1_000
 """Maximum number of paths that patterns and templates can use."""
 MOST_KEPT = 10_000
-"""Maximum number of paths in an event; further ones are only counted."""
+"""Maximum number of paths in an event; additional paths are only counted."""
 
 
 def fields(settings: Mapping[str, Any], tools: SourceTools, *, known: frozenset[str]) -> Fields:

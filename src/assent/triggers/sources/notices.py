@@ -18,7 +18,7 @@ LOOK_SECONDS = 30.0
 
 
 class Notices:
-    """The changed paths; `gathered` waits for them."""
+    """Collects changed paths; `gathered` waits for them."""
 
     def __init__(self) -> None:
         self._paths: set[str] = set()
@@ -34,7 +34,7 @@ class Notices:
         self._bell.set()
 
     async def gathered(self, quiet: float) -> set[str]:
-        """Wait for changes, and then for `quiet` seconds without any; return nothing if there are none for long."""
+        """Wait for changes, then for `quiet` seconds without any. Return an empty set if none occur in time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LOOK_SECONDS):
                 await self._bell.wait()

@@ -12,9 +12,9 @@ from assent.runs.model import MARK
 from assent.triggers.event import VIEW
 
 LONGEST = 4_000
-"""Maximum length of a text in the view, in characters."""
+"""Maximum length of a string in the view, in characters."""
 MOST = 1_000
-"""Maximum number of entries of a list in the view."""
+"""Maximum number of items in a list in the view."""
 LONGEST_SUBJECT = 500
 LONGEST_TYPE = 200
 MOST_MARKS = 20
@@ -31,7 +31,7 @@ _ENDINGS = frozenset(
         "startup_failure", "unstable", "not_built", "unauthorized", "warning",
     }
 )  # fmt: skip
-"""The possible results of a build. In other states (queued, running, in_progress), it has not ended."""
+"""The possible results of a build. A build in any other state (queued, running, in_progress) has not ended."""
 _CONCLUSIONS = {
     "successful": "success",
     "passed": "success",
@@ -60,7 +60,7 @@ class Told:
     id: str | None = None
     """The ID of the event, if the body contains one."""
     said: tuple[str, ...] | None = None
-    """The new texts, which are searched for run marks. None means that the whole body is searched."""
+    """The event's new text, which is searched for run marks. None means that the whole body is searched."""
 
 
 def at(value: Json, *path: str | int) -> Json:
@@ -73,7 +73,7 @@ def at(value: Json, *path: str | int) -> Json:
 
 
 def text(value: Json, *path: str | int) -> str | None:
-    """Return a non-empty text, or an integer as text."""
+    """Return a non-empty string, or an integer as a string."""
     found = at(value, *path)
     if isinstance(found, bool) or not isinstance(found, str | int):
         return None
@@ -92,7 +92,7 @@ def items(value: Json, *path: str | int) -> list[Json]:
 
 
 def texts(values: Iterable[Json]) -> list[str]:
-    """Return the distinct texts, up to the maximum for a list."""
+    """Return the distinct strings, up to the maximum number for a list."""
     found: dict[str, None] = {}
     for each in values:
         spelt = text(each)
@@ -109,18 +109,18 @@ def named(value: Json, name: str, *path: str | int) -> list[str]:
 
 
 def said(value: Json, *path: str | int) -> str:
-    """Return a text without truncation, because the mark of a run is usually at the end."""
+    """Return a string without truncating it, because a run's mark is usually at the end."""
     found = at(value, *path)
     return found if isinstance(found, str) else "" if found is None else msgspec.json.encode(found).decode()
 
 
 def messages(value: Json, *path: str | int) -> tuple[str, ...]:
-    """Return the messages of commits."""
+    """Return the commit messages."""
     return tuple(said(each, "message") for each in items(value, *path))
 
 
 def marks(*written: str) -> tuple[str, ...]:
-    """Return the distinct runs whose marks the texts contain, or the first and last ones if there are too many."""
+    """Return the distinct runs whose marks the texts contain, or only the first and last runs if there are too many."""
     found = list(dict.fromkeys(run for each in written for run in _RUN.findall(each)))
     half = MOST_MARKS // 2
     return tuple(found if len(found) <= MOST_MARKS else [*found[:half], *found[-half:]])
@@ -142,7 +142,7 @@ def moment(value: Json, *path: str | int) -> int | None:
         return read if 0 <= read <= _LAST_MOMENT * SECOND else None
     if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= _LAST_MOMENT * 1000:
         return None
-    # As seconds, larger numbers would be thousands of years in the future, so they are milliseconds.
+    # In seconds, larger numbers would be thousands of years in the future, so they must be milliseconds.
     return int(found * 1000) if found > _IN_MILLISECONDS else int(found * SECOND)
 
 
@@ -160,7 +160,7 @@ def commit(value: Json, *path: str | int) -> str | None:
 
 
 def conclusion(value: Json, *path: str | int) -> str | None:
-    """Return the result of a build by GitHub's name for it, or None if the build has not ended."""
+    """Return a build's result, using GitHub's name for it, or None if the build has not ended."""
     found = (text(value, *path) or "").lower()
     ended = _CONCLUSIONS.get(found, found)
     return ended if ended in _ENDINGS else None

@@ -26,14 +26,14 @@ __all__ = ["COMMON", "KINDS", "SourceKind", "Way"]
 
 
 class Way(StrEnum):
-    """How the events of a source arrive."""
+    """How a source's events arrive."""
 
     HOOK = "hook"
     """The sender calls /hooks/{source}."""
     WATCH = "watch"
     """A node watches the source on its machine."""
     CLOCK = "clock"
-    """The scheduler creates them."""
+    """The scheduler creates the events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class SourceKind:
     name: str
     way: Way
     make: Callable[[Mapping[str, Any], SourceTools], Hook | Watcher | None]
-    """Creates a source from its settings, or raises InvalidRequest.at("/settings/…", …) for an invalid one.
+    """Creates a source from its settings, or raises InvalidRequest.at("/settings/…", …) for an invalid setting.
 
     Returns None for a schedule, whose settings are only validated.
     """

@@ -1,4 +1,4 @@
-"""Schedules, which create an event at every time that matches a cron expression."""
+"""Schedules, which create an event each time their cron expression matches."""
 
 from collections.abc import Mapping
 from typing import Any

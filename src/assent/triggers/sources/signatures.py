@@ -1,4 +1,4 @@
-"""Authenticates the senders of webhooks by signatures of the raw body, tokens or secret paths.
+"""Authenticates webhook senders by signatures of the raw body, tokens or secret paths.
 
 Every check returns a Proof or raises Unauthenticated, whose message must not be shown to the sender. Each secret is
 compared with each sent value in constant time, and an empty signature is never valid.
@@ -31,7 +31,7 @@ class Proof:
     id: str | None = None
     """The sender's ID for the event, if the signature covers it."""
     tolerance: int = 0
-    """Seconds before and after the signed time in which the request can be replayed."""
+    """Seconds before and after the signed time during which the request can be replayed."""
 
 
 Check: TypeAlias = Callable[[Incoming, str | None], Proof]

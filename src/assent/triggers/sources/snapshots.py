@@ -14,13 +14,13 @@ LARGE = 20 * 1024 * 1024
 """Larger files are not hashed; only their size and time are compared."""
 MOST_FILES = 200_000
 STORM = 1_000
-"""Maximum number of changes without a full scan. With more, the operating system may have dropped notifications."""
+"""Maximum number of changes without a full scan. Beyond this, the operating system may have dropped notifications."""
 BLOCK = 256 * 1024
 LEFT_OUT = (
     ".git/", ".hg/", ".svn/", "node_modules/", "__pycache__/", ".venv/", "*.swp", "*.swx", "*~", ".#*", "4913",
     ".DS_Store",
 )  # fmt: skip
-"""Files of other programs, excluded by default; `exclude: ["!node_modules/"]` includes one of them."""
+"""Other programs' files, excluded by default. For example, `exclude: ["!node_modules/"]` includes that folder again."""
 _LOSSY = "\N{REPLACEMENT CHARACTER}"
 
 Entry: TypeAlias = tuple[int, int, str]
@@ -29,13 +29,13 @@ Snapshot: TypeAlias = dict[str, Entry]
 
 
 class Wanted:
-    """Selects the files of a folder with .gitignore patterns."""
+    """Selects a folder's files with .gitignore patterns."""
 
     def __init__(self, include: Sequence[str], exclude: Sequence[str]) -> None:
         """Raise ValueError for an invalid pattern."""
         self._include = GitIgnoreSpec.from_lines(include) if include else None
         self._exclude = GitIgnoreSpec.from_lines([*LEFT_OUT, *exclude])
-        # A file that is included again can be in an excluded folder.
+        # A `!` pattern can include a file in an excluded folder, so such folders must be searched.
         self._prunes = not any(each.startswith("!") for each in exclude)
 
     def file(self, path: str) -> bool:
@@ -67,7 +67,7 @@ def difference(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> Batch
 
 
 def _differs(before: Entry, after: Entry) -> bool:
-    # With both hashes, a file that was only touched does not count as changed.
+    # If both hashes are known, a file that was merely touched does not count as changed.
     if before[0] != after[0] or not before[2] or not after[2]:
         return before[:2] != after[:2]
     return before[2] != after[2]
@@ -87,7 +87,7 @@ def rescan(root: Path, wanted: Wanted, known: Snapshot, paths: Collection[str]) 
     emptied: set[str] = set()
     for place in places:
         whole = root / place
-        # A path that was not a known file may be a folder, whose files have to be found again.
+        # A path that was not a known file may be a folder, whose files must be scanned again.
         if after.pop(place, None) is None or whole.is_dir():
             emptied.add(place)
         entry = _entry(whole) if wanted.file(place) else None

@@ -26,7 +26,7 @@ class SourceTools:
         """Return the event with secrets redacted in every part that is stored, matched or displayed."""
         view = self.redact(dict(arrived.view))
         subject = arrived.subject and self.redact.text(arrived.subject)
-        assert is_object(view), "a mapping stays one"
+        assert is_object(view), "a redacted mapping is still a mapping"
         return replace(arrived, data=self.redact(arrived.data), view=view, subject=subject)
 
 

@@ -38,7 +38,7 @@ KNOWN = SECRETS | {
 }  # fmt: skip
 HOW = ("standard-webhooks", "hmac", "bearer", "path", "none")
 UNNAMED = "webhook"
-"""The type of events without one. The caller appends the name of the source, which is not known here."""
+"""The default type of events. The caller appends the source's name, which is not known here."""
 OTHERS = frozenset(
     {"github", "gitlab", "bitbucket", "gitea", "forgejo", "circleci", "jenkins", "jira", "webhook", "git", "fs",
      "files", "schedule", "breakpoint", "run", "manual", "assent"}
@@ -69,7 +69,7 @@ class WebhookSource:
     def _plain(self, incoming: Incoming, proof: Proof) -> Arrived:
         body = json_of(incoming)
         data = strict_loads(body)
-        # Only Standard Webhooks define a type in the body; elsewhere, the field could mean anything.
+        # Only Standard Webhooks defines a type in the body. In other formats, the field could mean anything.
         own_type = text(data, "type") if proof.how == STANDARD else None
         told = self._told(own_type, None, moment(at(data, "timestamp")) if proof.how == STANDARD else None, data)
         delivery = proof.id or (incoming.headers.get(self._delivery) if self._delivery else None)

@@ -1,4 +1,4 @@
-"""Trigger events, each stored only once per source even if it is delivered repeatedly."""
+"""Trigger events, each stored only once per source even if delivered repeatedly."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,8 +31,7 @@ INSERT = insert(
             ELSE assent_trigger_events.next_at END
     RETURNING id, state""",
 )
-# A run that could not be started is retried when its event is delivered again; the retry also claims its `once` key
-# again.
+# If a run could not be started, delivering its event again retries it and also reclaims the `once` key.
 REVIVE = """
     UPDATE assent_firings
     SET state = 'held', because = 'retry', attempts = 0, error = NULL, next_at = :now, updated_at = :now
@@ -62,7 +61,7 @@ PUT_OFF = """
 AGAIN = """
     UPDATE assent_trigger_events SET state = 'received', attempts = 0, next_at = :now
     WHERE id = :id AND state = 'failed'"""
-# Only one node at a time matches events with triggers, in the order of their arrival.
+# Only one node at a time matches events against triggers, in order of arrival.
 ALONE = "SELECT pg_try_advisory_xact_lock(7241004)"
 # Events with firings are kept, because their runs refer to them.
 FORGET = """
@@ -80,7 +79,7 @@ class Kept:
     id: str
     duplicate: bool
     again: bool = False
-    """Whether a repeated delivery is retried, because it was not processed or its run was not started."""
+    """Whether this delivery retries an event that was not processed or whose run was not started."""
 
 
 class TriggerEvents(Store):
@@ -106,7 +105,7 @@ class TriggerEvents(Store):
         self._session.write(INSERT_REPLAY, [_row(event)])
 
     def alone(self) -> bool:
-        """Return whether no other transaction processes events, which is always true on SQLite."""
+        """Return whether this is the only transaction that is processing events, which is always true on SQLite."""
         return self._session.dialect == "sqlite" or bool(self._session.all(ALONE, {})[0][0])
 
     def due(self, now: int, *, limit: int, most: int) -> list[TriggerEvent]:
@@ -130,9 +129,7 @@ class TriggerEvents(Store):
         return [_event(found[each]) for each in event_ids if each in found]
 
     def gathered(self, event_ids: Sequence[str], *, most: int) -> list[TriggerEvent]:
-        """Return events with bodies for the latest ones that fit into `most` characters, and without bodies for the
-        others.
-        """
+        """Return events. Bodies are included only for the latest events, up to `most` characters in total."""
         if not event_ids:
             return []
         test, params = among("id", list(event_ids), self._session.dialect)

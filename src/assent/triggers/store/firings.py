@@ -1,4 +1,4 @@
-"""Firings: matches of events with triggers, on their way to a run."""
+"""Firings: events that matched a trigger, tracked until a run starts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ SAVE = """
         updated_at = :updated_at
     WHERE id = :id AND state = 'held'"""
 DUE = f"{SELECT} WHERE next_at <= :now AND state = 'held' ORDER BY next_at, id LIMIT :limit"
-# Query the breakpoints here, so that answering one has no extra cost. This also finds firings whose question is
-# outdated because the trigger has changed.
+# Query the breakpoints here, so that answering a breakpoint has no extra cost. This query also finds firings whose
+# question is outdated because the trigger has changed.
 ANSWERED = f"""
     SELECT {", ".join(f"f.{name}" for name in COLUMNS)}
     FROM assent_firings f JOIN assent_breakpoints b ON b.id = f.breakpoint_id
@@ -169,7 +169,7 @@ class Firings(Store):
         return [_firing(row) for row in self._session.all(HELD_FOR, params)]
 
     def running(self, firing: Firing) -> list[str]:
-        """Return the unfinished runs of its trigger and key, oldest first."""
+        """Return the unfinished runs for the firing's trigger and key, oldest first."""
         names = ("trigger_id", "trigger_name", "room_key")
         params = {"project_id": firing.project} | {name: getattr(firing, name) for name in names}
         return [row[0] for row in self._session.all(RUNNING, params)]
@@ -203,7 +203,7 @@ class Firings(Store):
         return bool(self._session.all(USED, {"trigger_id": trigger_id, "once_key": once_key}))
 
     def give_up_keys(self, firing: Firing) -> None:
-        """Release the `once` keys of events merged into this firing, so that other events can fire for them."""
+        """Release the `once` keys of events merged into this firing, so that other events can use them."""
         rows = [{"trigger_id": firing.trigger_id, "event_id": each} for each in firing.gathered]
         if rows:
             self._session.write(GIVE_UP_KEYS, rows)

@@ -30,7 +30,7 @@ REMOVE = """
     UPDATE assent_sources
     SET removed_at = :now, updated_by = :by, updated_at = :now, next_at = NULL, silent_at = NULL
     WHERE id = :id AND removed_at IS NULL"""
-# A precision of one second is sufficient, since every event of a busy source updates this row.
+# Update this row at most once per second, because a busy source would otherwise update it for every event.
 NOTE_HEARD = """
     UPDATE assent_sources SET heard_at = :now, silent_at = :silent_at
     WHERE id = :id AND (heard_at IS NULL OR heard_at < :now - 1000000)"""
@@ -38,7 +38,7 @@ NOTE_REFUSED = """
     UPDATE assent_sources SET refused = refused + :count, refused_at = :now, last_refusal = :why WHERE id = :id"""
 NOTE_PROBLEM = "UPDATE assent_sources SET problem = :problem WHERE id = :id AND removed_at IS NULL"
 REMEMBER = "UPDATE assent_sources SET memory = :memory WHERE id = :id"
-# If two nodes watch the same source, the first to update its memory reports the change; the other's update fails.
+# If two nodes watch the same source, the first to update its memory reports the change; the other node's update fails.
 REMEMBER_FIRST = f"{REMEMBER} AND memory IS NULL"
 REMEMBER_NEXT = f"{REMEMBER} AND substr(memory, 1, :width) = :seen"
 # The node that advances `next_at` owns the tick, so that two nodes never tick for the same time.
@@ -103,7 +103,7 @@ class Sources(Store):
         return self.get(source.id)
 
     def remove(self, source_id: str, *, now: int, by: str = "system") -> None:
-        """Mark a source as removed. Its events still refer to it, but it no longer receives any."""
+        """Mark a source as removed. It receives no more events, but its past events still refer to it."""
         with self._log.changes("source", source_id, project=self.get(source_id).project):
             if self._session.change(REMOVE, {"id": source_id, "now": now, "by": by}) != 1:
                 raise _missing(source_id)

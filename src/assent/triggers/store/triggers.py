@@ -1,4 +1,4 @@
-"""Triggers. Removed ones are kept, so that the runs they started can be explained."""
+"""Triggers. Removed triggers are kept so that the runs they started can be explained."""
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -44,7 +44,7 @@ VERSIONS = """
     WHERE project_id = :project_id AND removed_at IS NULL ORDER BY name"""
 ALARMED = "UPDATE assent_triggers SET alarm_id = :alarm_id WHERE id = :id"
 NOTE_FIRED = "UPDATE assent_triggers SET fired_at = :now WHERE id = :id"
-# Concurrent changes to the triggers of a project take turns.
+# Concurrent changes to a project's triggers take turns.
 WAIT = "SELECT pg_advisory_xact_lock(hashtextextended(:project_id, 7241003))"
 
 
@@ -178,7 +178,7 @@ class Triggers(Store):
         return {row[0]: (row[1], row[2]) for row in self._session.all(VERSIONS, {"project_id": project})}
 
     def these(self, trigger_ids: Sequence[str]) -> list[StoredTrigger]:
-        """Return triggers by ID. Unreadable ones are included but match nothing."""
+        """Return triggers by ID. Unreadable triggers are included but match nothing."""
         test, params = among("id", list(trigger_ids), self._session.dialect)
         return [_readable(row) for row in self._session.all(f"{SELECT} WHERE {test}", params)]
 
@@ -236,6 +236,6 @@ def _readable(row: Sequence[Any]) -> StoredTrigger:
         found = dict(zip(COLUMNS, row, strict=True))
         name, state, project = found.pop("name"), found.pop("state"), found.pop("project_id")
         del found["content"]
-        # A trigger that a later version can no longer parse must not stop the others.
+        # A trigger that this version can no longer parse must not stop the others.
         trigger = Trigger(name=name, on="", run="", state=TriggerState(state), note=error.message)
         return StoredTrigger(**found, project=project, trigger=trigger)

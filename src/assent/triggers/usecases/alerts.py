@@ -34,7 +34,7 @@ def trip(tx: Transaction, breakpoints: BreakpointService, stored: StoredTrigger,
 
 
 def stop_loop(tx: Transaction, breakpoints: BreakpointService, stored: StoredTrigger, *, count: int) -> bool:
-    """Suspend a trigger that its own runs fire, and ask whether to resume it; return False if already suspended."""
+    """Suspend a trigger fired by its own runs, and ask whether to resume it; return False if already suspended."""
     because = (
         f"Fired {plural(count, 'time')} in a row in response to changes made by its own runs. Have the process write "
         "to another location, exclude its output from the source, or declare the files with ctx.writes."
@@ -55,9 +55,9 @@ def _suspend(
             "on": trigger.on,
             "process": trigger.run,
             "why": because,
-            "what happens": "Its events are queued. If you approve, the queued events are processed, oldest first.",
+            "what happens": "New events are queued. If you approve, the queued events are processed, oldest first.",
         },
-        # A reviewer must look at this, so neither a rule nor consecutive approvals can approve it.
+        # A reviewer must make this decision, so neither a rule nor consecutive approvals can make it automatically.
         "hardStop": True,
         "presentAlwaysApprove": False,
     }
@@ -91,7 +91,7 @@ def _resume(tx: Transaction, stored: StoredTrigger, by: str) -> None:
 
 
 class SilenceService:
-    """Alerts when a source sends no events within its expected interval, once for each silence."""
+    """Alerts when a source sends no events within its expected interval, once per silent period."""
 
     def __init__(self, breakpoints: BreakpointService) -> None:
         self._breakpoints = breakpoints

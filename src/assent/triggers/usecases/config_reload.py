@@ -78,7 +78,7 @@ class Reloading:
         self._elsewhere = elsewhere(settings, self._file)
         self.setup = make(given(settings, self._file, self._elsewhere) if reads_file else Given({}))
         self.problems: list[str] = []
-        """Why the file was not applied, for display to people. The last valid configuration stays in effect."""
+        """Why the file was not applied, as displayed to users. The last valid configuration stays in effect."""
         self._failing = False
         if self.setup.problems.found:
             raise Misplaced("; ".join(self.setup.problems.told()))
@@ -102,7 +102,7 @@ class Reloading:
                 await self._pause(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Apply the changes since the last check, if there are any."""
+        """Apply the changes since the last check, if any."""
         stamp = await asyncio.to_thread(self._stamp)
         if stamp == self._seen:
             return

@@ -89,7 +89,7 @@ class TriggerConfiguration:
         before |= tx[Triggers].projects(FROM_FILE)
         wanted = {each.project: each.place for each in self.sources}
         wanted |= {each.project: each.place for each in self.triggers}
-        # In a fixed order, so that concurrent nodes lock projects in the same order and never deadlock.
+        # Use a fixed order, so that concurrent nodes lock projects in the same order and never deadlock.
         for project in sorted(before | set(wanted)):
             if project in wanted:
                 self._require_project(tx, project, wanted[project])
@@ -185,7 +185,7 @@ class TriggerConfiguration:
 
 
 def _wrong(body: Mapping[str, Json]) -> list[InvalidRequest]:
-    """Return all problems of a trigger, one for each key."""
+    """Return all of a trigger's problems, one for each key."""
     found: list[InvalidRequest] = []
     left = dict(body)
     while True:

@@ -34,7 +34,7 @@ from assent.triggers.usecases.run_approval import clean, principal_of, withdraw
 __all__ = ["BATCH", "Trial", "TriggeringService", "Unhandled", "WholeEvent"]
 
 BATCH = 50
-"""Maximum number of events, and of firings, per transaction. On SQLite, other writers wait for it."""
+"""Maximum number of events, and of firings, per transaction. On SQLite, other writers wait until it ends."""
 MOST_BODIES = 16 * 1024 * 1024
 """Maximum number of characters of event bodies that one transaction reads."""
 PAUSES = tuple(each * SECOND for each in (1, 10, 60, 300))
@@ -42,7 +42,7 @@ PAUSES = tuple(each * SECOND for each in (1, 10, 60, 300))
 MOST_TRACES = 200
 MOST_IN_CHAIN = 200
 FORGET_AFTER = 30 * 86_400 * SECOND
-"""How long events that started no run are kept."""
+"""How long skipped firings and events without firings are kept."""
 FORGET_BATCH = 5_000
 NO_KEY = "once is ignored because the event is missing a field that the key uses"
 _log = structlog.get_logger()
@@ -96,7 +96,7 @@ class TriggeringService:
             return 0
         batch = Batch(tx, tx.now())
         self._tidy()
-        # Alarms first, because approving one resumes its trigger in the same batch.
+        # Process alarms first, because approving an alarm resumes its trigger in the same batch.
         done = follow_alarms(tx, self._breakpoints)
         done += self._go_on(batch, tx[Firings].resumed(limit=BATCH))
         done += self._go_on(batch, tx[Firings].answered(limit=BATCH))
@@ -111,7 +111,7 @@ class TriggeringService:
         return done + len(events)
 
     def _tidy(self) -> None:
-        """Forget failed items once they have been postponed, unless that transaction was rolled back."""
+        """Forget failed items that were postponed, unless the transaction that postponed them was rolled back."""
         if not self._taken_back:
             for each in self._applied:
                 self._spoiled.pop(each, None)
@@ -155,7 +155,7 @@ class TriggeringService:
             self._put_off(batch, item, self._spoiled[item.id])
             return
         session = batch.tx.session
-        # Find out whether this item has written anything, in which case only a rollback can undo it.
+        # Determine whether processing this item writes anything, because only a rollback can undo a write.
         before, session.dirty = session.dirty, False
         try:
             bring()
@@ -174,7 +174,7 @@ class TriggeringService:
             session.dirty = session.dirty or before
 
     def _take_back(self, item: TriggerEvent | Firing, why: str) -> None:
-        """Record that this batch is rolled back. The next batch postpones this item before processing it."""
+        """Record that this batch is rolled back. The next batch postpones this item instead of processing it."""
         self._spoiled[item.id] = why
         self._taken_back = True
 
@@ -292,7 +292,7 @@ class TriggeringService:
         return found
 
     def forget(self, tx: Transaction) -> int:
-        """Delete skipped firings and events that started no run after a month."""
+        """Delete skipped firings, and events without firings, that are more than 30 days old."""
         before = tx.now() - FORGET_AFTER
         gone = tx[Firings].forget(before, limit=FORGET_BATCH)
         return gone + tx[TriggerEvents].forget(before, limit=FORGET_BATCH)
@@ -300,7 +300,7 @@ class TriggeringService:
     def replay(self, tx: Transaction, event_id: str, *, by: Principal, trigger: str | None = None) -> TriggerEvent:
         """Process an event again as a new event. If a trigger is specified, its `once` key is ignored.
 
-        Without a trigger, an event that could not be processed is itself retried.
+        If no trigger is specified, an event that could not be processed is retried instead of copied.
         """
         by.require(Permission.RULES)
         tx.acting(by)
@@ -328,7 +328,7 @@ class TriggeringService:
         return again
 
     def retry(self, tx: Transaction, firing_id: str, *, by: Principal) -> Firing:
-        """Retry a dead firing, unless another has fired for its key in the meantime."""
+        """Retry a dead firing, unless another firing has used its key in the meantime."""
         by.require(Permission.RULES)
         tx.acting(by)
         firing = tx[Firings].get(firing_id, project=by.project)
@@ -408,7 +408,7 @@ class TriggeringService:
         return supposed_event(tx, body, project=by.project)
 
     def sketch(self, tx: Transaction, event_id: str, *, by: Principal) -> dict[str, Json]:
-        """Return a draft of a trigger that would match events similar to this one."""
+        """Return a draft trigger that would match events similar to this one."""
         by.require(Permission.READ_PEOPLE)
         event = tx[TriggerEvents].get(event_id, project=by.project)
         taken = {each.name for each in tx[Triggers].in_project(by.project)}

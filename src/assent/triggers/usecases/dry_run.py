@@ -161,7 +161,7 @@ def supposed_event(tx: Transaction, body: Mapping[str, Json], *, project: str) -
 
 
 def _verified(source: StoredSource | None) -> str:
-    """Return how a hypothetical event counts as verified by default, which depends on its source."""
+    """Return a hypothetical event's default verification method, which depends on its source."""
     return UNVERIFIED if source is not None and source.settings.get("verify") == UNVERIFIED else TEST
 
 
@@ -213,7 +213,7 @@ def sketched(event: TriggerEvent, processes: ProcessRegistry, *, taken: set[str]
     }
     if view.get("repo") and view.get("sha"):
         body["once"] = "{{ event.repo }}@{{ event.sha }}"
-    # Outsiders may have written parts of such events, so a draft requires approval by default.
+    # Outsiders may have written parts of the event, so the draft requires approval.
     if event.arrived.trust is Trust.UNTRUSTED:
         body["hold"] = True
     return {name: value for name, value in body.items() if value != {}}

@@ -1,8 +1,8 @@
-"""Detects triggers that feed themselves: a run changes what its source watches, and the change starts the next run.
+"""Detects triggers that fire themselves: a run changes what its source watches, and the change starts the next run.
 
-This works without declarations. An event is an echo of a run if it is about the same subject as the event that started
-the run, and arrives when a change by the run would arrive: right after the run, or in case of a folder also during the
-run.
+Processes do not have to declare their changes. An event is an echo of a run if it is about the same subject as the
+event that started the run, and arrives when a change by the run would arrive: right after the run or, for a folder,
+also during the run.
 """
 
 from collections.abc import Sequence
@@ -23,9 +23,9 @@ AFTER_END = 5 * SECOND
 
 
 def echoes(tx: Transaction, stored: StoredTrigger, event: TriggerEvent, *, since: int) -> int:
-    """Return the number of consecutive runs, up to the newest, that were each followed by an event that echoes them."""
+    """Return the number of consecutive runs, ending with the newest, that were each followed by an echo."""
     limit = stored.trigger.breaker.echoes
-    # A person replays events, so they are not caused by a run.
+    # A replayed event was caused by a person, not by a run.
     if not limit or event.replay_of is not None:
         return 0
     newest = Started(
@@ -50,9 +50,7 @@ def echoes(tx: Transaction, stored: StoredTrigger, event: TriggerEvent, *, since
 
 
 def is_echo(event: Started, run: Started, *, quiet: int) -> bool:
-    """Return whether a run probably caused an event, by time and subject; `quiet` is a folder's setting, or 0
-    otherwise.
-    """
+    """Return whether a run probably caused an event. `quiet` is a folder's quiet period, or 0 for other sources."""
     if (event.source_id, event.type) != (run.source_id, run.type) or not _is_in_time(event, run, quiet):
         return False
     if event.paths or run.paths:

@@ -14,17 +14,17 @@ from assent.triggers.store.sources import Sources, StoredSource
 
 
 def receive(tx: Transaction, source: StoredSource, arrived: Sequence[Arrived]) -> list[Kept]:
-    """Store the events of a source; the next batch matches them with the triggers."""
+    """Store a source's events. The next batch matches them against the triggers."""
     return receive_all(tx, [(source, each) for each in arrived])
 
 
 def receive_all(tx: Transaction, told: Sequence[tuple[StoredSource, Arrived]]) -> list[Kept]:
-    """Store the events of several sources, and return the results in the given order."""
+    """Store events from several sources, and return the results in the given order."""
     if not told:
         return []
     now = tx.now()
     events = [event(tx, source, arrived) for source, arrived in told]
-    # Nodes that receive the same events concurrently must lock first the keys and then the sources in the same order.
+    # Nodes that receive the same events concurrently must lock keys, and then sources, in the same order.
     ordered = sorted(events, key=lambda each: (each.source_id, each.arrived.key))
     kept = dict(zip((each.id for each in ordered), tx[TriggerEvents].keep(ordered), strict=True))
     sources = {source.id: source for source, _ in told}
@@ -36,7 +36,7 @@ def receive_all(tx: Transaction, told: Sequence[tuple[StoredSource, Arrived]]) -
 def event(tx: Transaction, source: StoredSource, arrived: Arrived) -> TriggerEvent:
     """Return a new event. If it contains the marks of several runs, the deepest run is its cause.
 
-    Runs of other projects count only toward the depth.
+    Runs in other projects count only toward the depth.
     """
     new_id = tx.new_id("evt")
     marked = tx[Runs].these(arrived.marks) if arrived.marks else []

@@ -40,11 +40,11 @@ class Gathering:
         self._writing: asyncio.Task[None] | None = None
 
     async def keep(self, source: StoredSource, arrived: Sequence[Arrived]) -> list[Kept]:
-        """Store the events of a source, and return after the commit."""
+        """Store a source's events, and return after the commit."""
         kept: asyncio.Future[list[Kept]] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting([(source, each) for each in arrived], kept))
         if self._writing is None:
-            # A separate task, so that a caller that disconnects does not cancel the writes of others.
+            # Use a separate task, so that a caller that disconnects does not cancel other callers' writes.
             self._writing = asyncio.create_task(self._write())
         return await kept
 

@@ -35,15 +35,15 @@ from assent.triggers.store.triggers import StoredTrigger
 from assent.triggers.usecases.run_approval import agent_of, ask, principal_of, withdraw
 
 PAUSES = tuple(each * SECOND for each in (5, 30, 120, 600, 1_800))
-"""Delays before each attempt to start a run again, because a node may be missing a file temporarily."""
+"""Delays before each retry, because a node may temporarily lack a process file."""
 MOST_GATHERED = 1_000
 MOST_BODIES = 4 * 1024 * 1024
 """Maximum number of characters of merged events' bodies that a run receives."""
 MOST_QUEUED = 1_000
 READ_AT_ONCE = 20
-"""The number of merged events that are matched with a changed trigger at a time."""
+"""The number of merged events that are matched against a changed trigger at a time."""
 NOTHING_CAME = frozenset({Because.BUSY, Because.REPLACED, Because.DISCARDED})
-"""A firing skipped for one of these reasons had no effect, so other events can fire for its key."""
+"""A firing skipped for one of these reasons had no effect, so other events can use its key."""
 
 
 @dataclass
@@ -116,7 +116,7 @@ class Firer:
         return self._processes.problem(run, {}, complete=False) or f"process {run} not found"
 
     def _is_other(self, going: Going, asked: Breakpoint) -> bool:
-        """Return whether the run would now differ from the one in the question. A rejection is final."""
+        """Return whether the run would now differ from the run that the question is about. A rejection is final."""
         is_open = asked.status is Status.WAITING or asked.decision is Decision.APPROVED
         return is_open and going.process is not None and going.firing.asked != _about(going)
 
@@ -144,7 +144,7 @@ class Firer:
                 f"{plural(len(running), 'run was', 'runs were')} already running; the limit is {room.limit}.",
             )
         if room.when_full is WhenFull.CANCEL:
-            # The oldest runs are cancelled, just enough to free one slot.
+            # Cancel the oldest runs, but only as many as necessary to free one slot.
             for run_id in running[: len(running) - room.limit + 1]:
                 with contextlib.suppress(Conflict, NotFound):  # the run has just ended
                     self._runs.cancel(tx, run_id, by=going.by)
@@ -303,7 +303,7 @@ def _replace_queued(tx: Transaction, going: Going) -> None:
 
 
 def later(firing: Firing, why: str, *, now: int) -> Firing:
-    """Schedule a retry. After the last one, the firing is dead and other events can fire for its key."""
+    """Schedule a retry. After the last retry, the firing is dead and other events can use its key."""
     attempts = firing.attempts + 1
     tried = replace(firing, attempts=attempts, error=why, updated_at=now)
     if attempts > len(PAUSES):

@@ -15,7 +15,7 @@ from assent.triggers.store.sources import Sources
 from assent.triggers.store.triggers import Triggers
 
 BATCH = 100
-"""Maximum number of runs and breakpoints cancelled per transaction. On SQLite, other writers wait for it."""
+"""Maximum number of runs and breakpoints cancelled per transaction. On SQLite, other writers wait until it ends."""
 
 
 class ProjectService:
@@ -23,7 +23,7 @@ class ProjectService:
         self._breakpoints = breakpoints
 
     def remove(self, tx: Transaction, project_id: str, *, by: Principal) -> None:
-        """Mark a project as removed, with its sources and triggers. `close` then cancels what is still open.
+        """Mark a project as removed, with its sources and triggers. `close` then cancels everything that is still open.
 
         Channels are kept, because they still have to report the cancelled breakpoints.
         """

@@ -26,7 +26,7 @@ LONGEST_NAME = 200
 DEEPEST = 8
 LARGEST = 2**53 - 1
 MOST_SHOWN = 8 * 1024
-"""Maximum number of characters of JSON displayed for an event, and also for the inputs of the run."""
+"""Maximum number of characters of JSON displayed for an event, and for the run's inputs."""
 CUTS = ((MOST_SHOWN, 1_000), (500, 50), (100, 10))
 """The maximum text length and number of members to display. The next pair is used if the result is still too large."""
 GATE = "trigger."
@@ -93,10 +93,10 @@ def raised(
 ) -> str:
     """Create a breakpoint and return its ID."""
     wanted = draft(checked({"agentId": agent_id[:LONGEST_NAME], "payload": payload}))
-    # The principal of a trigger has no policy of its own, so the project's applies.
+    # A trigger's principal has no policy of its own, so use the project's policy.
     asking = replace(by, policy=tx[Projects].get_open(by.project).policy)
     made = breakpoints.create(tx, wanted, by=asking, digest=wanted.digest(by.project), once=None)
-    assert not isinstance(made, str), "only an idempotency key can return an id"
+    assert not isinstance(made, str), "an ID is returned only for an idempotency key"
     return made.id
 
 
@@ -116,7 +116,7 @@ def _line(text: str, longest: int) -> str:
 
 
 def bounded(value: Json) -> Json:
-    """Shorten an event's value of any content and size to what a breakpoint accepts."""
+    """Shorten a value from an event, whose content and size are arbitrary, to what a breakpoint accepts."""
     for longest, most in CUTS:
         found = shown(value, longest, most)
         if len(json.dumps(found)) <= MOST_SHOWN:

@@ -37,7 +37,7 @@ def _due(source: StoredSource, now: int) -> tuple[Due, str | None]:
     try:
         return schedules.due(schedules.read(source.settings), source.next_at, now, source.id), None
     except InvalidRequest as error:
-        # For example, this machine does not have the time zone, but another node may have it.
+        # For example, the time zone is not available on this machine, but it may be on another node.
         return Due((), now + LOOK_AGAIN), error.message
 
 
@@ -59,5 +59,5 @@ def first_tick(settings: Mapping[str, Any], now: int, source_id: str) -> int | N
 
 
 def instants(settings: Mapping[str, Any], after: int, count: int) -> list[int]:
-    """Return the next times of a schedule, without jitter."""
+    """Return a schedule's upcoming times, without jitter."""
     return list(islice(schedules.read(settings).after(after), count))

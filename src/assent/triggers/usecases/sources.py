@@ -46,7 +46,7 @@ class SourceService:
         """Return an existing source by its name or ID."""
         by.require(Permission.READ_PEOPLE)
         found = tx[Sources].find(source)
-        # An ID takes precedence over an equal name.
+        # An ID takes precedence over an identical name.
         if found is None or found.project != by.project or found.removed_at is not None:
             found = tx[Sources].by_name(by.project, source)
         if found is None:

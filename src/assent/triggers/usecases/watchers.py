@@ -27,8 +27,7 @@ LOOK_SECONDS = 3.0
 LONGEST_PAUSE = 60.0
 AT_ONCE = 1_000
 STILL_WRITES = 600 * SECOND
-"""How long after its end a run still counts as the writer of the files it declared, because changes are reported late.
-"""
+"""How long after a run ends it still counts as the writer of the files it declared; changes may be reported late."""
 _log = structlog.get_logger()
 
 
@@ -68,7 +67,7 @@ class WatchingDesk:
 def _tell(
     tx: Transaction, *, source_id: str, arrived: Sequence[Arrived], memory: object, after: str | None
 ) -> str | None:
-    """Store events with the memory that replaces the one they are based on, and return the turn of the new memory."""
+    """Store events and the memory that replaces the version they are based on. Return the new memory's turn."""
     source = tx[Sources].get(source_id)
     if not source.enabled or source.removed_at is not None:
         msg = f"The source {source.name} is no longer watched."
@@ -95,7 +94,7 @@ def _note(tx: Transaction, *, source_id: str, problem: str | None) -> None:
 
 @dataclass(slots=True)
 class _Watched:
-    """A source in the state in which the watcher was started."""
+    """A source as it was when its watcher was started."""
 
     stored: StoredSource
     task: asyncio.Task[None]

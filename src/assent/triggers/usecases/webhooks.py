@@ -34,7 +34,7 @@ from assent.triggers.usecases.ingest_batch import Gathering
 
 REMEMBER_SECONDS = 1.0
 PATIENCE_SECONDS = 8.0
-"""Seconds. GitHub disconnects after ten seconds without learning that it should send the event again."""
+"""GitHub disconnects after ten seconds. Respond earlier, so that it learns that it should send the event again."""
 LARGE = 256 * 1024
 """Size in bytes above which bodies are parsed in a thread, so that other requests are not delayed."""
 _log = structlog.get_logger()
@@ -76,7 +76,7 @@ class Ingress:
         self._gathering = Gathering(database)
 
     async def door(self, address: str) -> Door:
-        """Return the source at an address, which is a name in the default project or an ID, or raise NotFound."""
+        """Return the source at an address (an ID, or a name in the default project), or raise NotFound."""
         found = self._fresh(address)
         if found is not None:
             return found

@@ -1,1 +1,1 @@
-"""Renders content by agents as safe HTML; all functions are pure."""
+"""Renders content from agents as safe HTML."""

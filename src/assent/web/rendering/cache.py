@@ -25,7 +25,7 @@ class Cache:
             if found is not None:
                 self._kept.move_to_end(key)
                 return found
-        # Without the lock, so that a slow text does not block others. Two threads may then render the same text.
+        # Render without the lock, so that slow text does not block other text. Two threads may render the same text.
         made = render()
         if not made.hurried:
             self._keep(key, made)

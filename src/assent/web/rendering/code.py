@@ -18,7 +18,7 @@ MAX_LINE = 1_000
 PATIENCE = 0.3
 """Timeout for highlighting in seconds."""
 
-# Only lexers whose steps stay short for hostile text, because the timeout is checked between steps.
+# Only lexers whose steps are short even for hostile text, because the timeout is checked between steps.
 LANGUAGES = {
     "bash": "bash sh zsh shell console", "c": "c h", "cpp": "cpp cc cxx hpp c++", "csharp": "csharp cs c#",
     "css": "css scss", "docker": "docker dockerfile", "go": "go golang", "graphql": "graphql gql",
@@ -36,7 +36,7 @@ _LONG_LINE = re.compile(f"[^\n]{{{MAX_LINE + 1}}}")
 
 
 def language_of(language: str | None, path: str = "") -> str | None:
-    """Return the language to highlight: the one that the agent specified, or else by the file name."""
+    """Return the language for highlighting, based on what the agent specified or otherwise on the file name."""
     named = _NAMES.get((language or "").strip().lower())
     if named or language:
         return named
@@ -45,7 +45,7 @@ def language_of(language: str | None, path: str = "") -> str | None:
 
 
 def code(text: str, language: str | None, *, patience: float = PATIENCE) -> Rendered:
-    """Number and highlight lines, or add a note why not; hidden characters in `text` must be visible already."""
+    """Number the lines, and highlight them or explain why not; hidden characters must already be visible in `text`."""
     note = _why_plain(text) if language else None
     if language is None or note:
         return Rendered(plain(text), (note,) if note else ())
@@ -58,7 +58,7 @@ def code(text: str, language: str | None, *, patience: float = PATIENCE) -> Rend
 
 
 def highlighted(text: str, language: str | None, *, until: float) -> Markup:
-    """Return the contents of a code block; hidden characters in `text` must be visible already."""
+    """Return the contents of a code block; hidden characters must already be visible in `text`."""
     if language is None or _why_plain(text):
         return escape(text)
     try:

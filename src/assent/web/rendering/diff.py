@@ -1,4 +1,4 @@
-"""Renders diffs as numbered lines, including those by agents with wrong counts or without headers."""
+"""Renders diffs as numbered lines, even if an agent's diff has wrong line counts or no headers."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -90,7 +90,7 @@ class _Reader:
 
     def _inside(self, text: str) -> PatchLine:
         sign = text[:1]
-        # “\ No newline at end of file” is about the previous line and is not counted.
+        # “\ No newline at end of file” refers to the previous line and is not counted.
         if sign == "\\":
             return PatchLine("header", text)
         # An empty line is a context line without its leading space; after the last counted line, it ends the hunk.

@@ -1,4 +1,4 @@
-"""Computes a unified diff of two texts in bounded time, also for hostile texts."""
+"""Computes a unified diff of two texts in bounded time, even for hostile texts."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -10,7 +10,7 @@ from assent.core.safe_text import visible
 MAX_LINES = 5_000
 CONTEXT = 3
 SMALL = 40_000
-"""Maximum number of line pairs in a section without unique lines that is compared in detail."""
+"""A section without unique lines is compared in detail only if it has at most this many line pairs."""
 MAX_DEPTH = 40
 """Maximum recursion depth; deeper sections count as changed."""
 NO_NEWLINE = "\n\\ No newline at end of file"
@@ -91,7 +91,7 @@ Block = tuple[bool, int, int, int, int]
 
 
 def _blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[Block]:
-    """Yield the sections of both texts that are equal and those that are not, in order."""
+    """Yield the equal and the different sections of both texts, in order."""
     i = j = 0
     end = len(old), len(new)
     same: list[Match] = []

@@ -1,11 +1,11 @@
-"""Prepares an agent's HTML for a sandboxed frame without scripts, external content and navigation."""
+"""Prepares an agent's HTML for a sandboxed frame without scripts, external content or navigation."""
 
 import html
 import re
 
 from assent.core.safe_text import visible
 
-# These elements could contact other servers or change the base URL; renamed to unknown elements, they are inert.
+# These elements could contact other servers or change the base URL. Renaming them to unknown elements disables them.
 _REACHING_OUT = re.compile(r"<(?=(?:link|base|meta)\b)", re.IGNORECASE)
 # Leading zeros would make a reference too long for the next pattern, but browsers ignore them.
 _ZEROS = re.compile(r"(?<=&#)([xX]?)0+(?=[0-9a-fA-F])")

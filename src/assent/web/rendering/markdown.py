@@ -1,4 +1,4 @@
-"""Renders Markdown as safe HTML, without raw HTML and external images, and with visible link targets."""
+"""Renders Markdown as safe HTML, without raw HTML or external images, and with visible link targets."""
 
 import re
 import time
@@ -83,7 +83,7 @@ def _as_text(text: str, why: str, *, hurried: bool = False) -> Rendered:
 
 
 def _cleaned(html: str) -> Markup:
-    """Remove all elements and attributes that are not on the allowlists, independent of the previous steps."""
+    """Remove all elements and attributes that are not on the allowlists, independently of the previous steps."""
     return Markup(  # noqa: S704  # nh3 makes it safe
         nh3.clean(
             html,
@@ -126,7 +126,7 @@ def _shift_headings(tokens: list[Token]) -> None:
 
 
 def _align(token: Token) -> None:
-    # Classes, because the content security policy blocks inline styles.
+    # Use classes, because the content security policy blocks inline styles.
     style = str(token.attrs.pop("style", ""))
     if style:
         token.attrs["class"] = style.removeprefix("text-align:")
@@ -140,7 +140,7 @@ def _mark_task(token: Token) -> None:
 
 
 def _reworked(children: Sequence[Token]) -> Iterator[Token]:
-    """Show hidden characters that were written as entities, replace images with text, and show the targets of links."""
+    """Show hidden characters that were written as entities, replace images with text, and show link targets."""
     closing = Markup()
     for place, child in enumerate(children):
         if child.type == "image":

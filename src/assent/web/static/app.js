@@ -1,5 +1,5 @@
 // @ts-check
-/** Starts the scripts of every page: they manage the cursor, focus and open elements; the server manages the rest. */
+/** Starts the scripts on every page. They manage the cursor, focus and open elements; the server does the rest. */
 
 import { startBulk } from "./bulk.js";
 import { startCopying } from "./copy.js";

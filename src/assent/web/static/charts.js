@@ -1,5 +1,5 @@
 // @ts-check
-// Draws the charts of a page; their values are in the figure elements, and their colors in the style sheet.
+// Draws a page's charts. Their values are in the figure elements, and their colors are in the style sheet.
 import uPlot from "./vendor/uPlot.esm.js";
 
 /** @typedef {{label: string, token: string, values: (number | null)[]}} Series */
@@ -32,7 +32,7 @@ function dated(_, moments) {
   return texts.map((each) => (each.slice(11, 16) === "00:00" ? each.slice(5, 10) : each.slice(11, 16)));
 }
 
-/** Stack each series on the previous ones; the last one, which is the highest, is drawn first. @param {Series[]} series */
+/** Stack each series on the previous series; the last and highest series is drawn first. @param {Series[]} series */
 function stacked(series) {
   /** @type {number[]} */
   let below = [];

@@ -1,5 +1,5 @@
 // @ts-check
-/** Buttons that copy an ID, a secret or a text as shown; without scripts, the style sheet hides them. */
+/** Buttons that copy an ID, a secret or other text as shown; without scripts, the style sheet hides them. */
 
 import { announce, find } from "./page.js";
 

@@ -22,7 +22,7 @@ function show() {
   find("[autofocus]", dialog)?.focus();
 }
 
-/** Close the open menu; return true if there was one. */
+/** Close the open menu; return true if a menu was open. */
 function closeMenu() {
   const menu = find("details.pop[open], details.switcher[open], details.menu[open]");
   if (!(menu instanceof HTMLDetailsElement)) return false;

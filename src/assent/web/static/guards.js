@@ -8,7 +8,7 @@ const REFRESHED = ["rows", "live", "run-live"];
 
 /** @typedef {{request: {action: string, method: string}, response: {status: number, headers: Headers}, target: unknown, sourceElement: unknown}} Context */
 
-/** Return the breakpoint that a URL is about. @param {string} address */
+/** Return the ID of the breakpoint in a URL. @param {string} address */
 function idIn(address) {
   return new URL(address, location.href).pathname.match(/^\/breakpoints\/([^/]+)/)?.[1] ?? null;
 }
@@ -25,10 +25,10 @@ function isLate(ctx) {
   const target = ctx.target instanceof Element ? ctx.target.id : "";
   const menu = find("#standing details[open]");
   if (target === "live" && (menu || find("#standing :focus"))) return true; // the user is using the menu
-  // A live refresh already showed the result of a form next to the menu, which was opened since.
+  // A live refresh has already shown the result of this form, and the response would close the menu next to the form.
   if (menu && target === "detail" && ctx.response.status === 200 && isBeside(ctx.sourceElement, menu)) return true;
   if (target === "live" || target === "dialog" && about) return about !== shownId();
-  // The user has left the form's page; its response would replace what they are reading now.
+  // The user has left the form's page, and the response would replace what they are reading now.
   return ctx.sourceElement instanceof HTMLFormElement && !ctx.sourceElement.isConnected;
 }
 
@@ -58,7 +58,7 @@ export function startGuards() {
     if (refresh && !failed) document.dispatchEvent(new CustomEvent("assent:refreshed", { detail: { region, late } }));
     if (failed || late) event.preventDefault();
   });
-  // Holding down Enter must not also press the button of the confirmation.
+  // Holding down Enter must not also press the confirmation button.
   document.addEventListener("keydown", (event) => {
     if (event.repeat && event.key === "Enter" && find("#dialog[open]")) event.preventDefault();
   }, { capture: true });

@@ -84,7 +84,7 @@ function pressed(event) {
   }
 }
 
-/** ⌘Enter submits the form that has the focus; it rejects only if the user pressed the shortcut for Reject before.
+/** ⌘Enter submits the form that has the focus; it rejects only if the user has pressed the Reject shortcut.
  * @param {KeyboardEvent} event */
 function submitTyped(event) {
   const form = event.target instanceof Element ? event.target.closest("form") : null;

@@ -1,11 +1,11 @@
 // @ts-check
-/** The list's cursor: this module stores it and restores it after every swap, so that live changes never move it. */
+/** Stores the list's cursor and restores it after every swap, so that live changes never move it. */
 
 import { afterSwap, find, findAll, shownId } from "./page.js";
 
 /** @type {string | null} */
 let cursor = null;
-/** The item that was opened after answering another one, and not by the user. @type {string | null} */
+/** The item that was opened automatically after the user answered another item. @type {string | null} */
 let advanced = null;
 
 export function cursorId() {
@@ -57,13 +57,13 @@ export function open() {
   else find("#headline")?.focus();
 }
 
-/** Bring the item at the cursor into view; return true if it could already be answered there. */
+/** Bring the item at the cursor into view; return true if it was already in view and could be answered. */
 export function onScreen() {
   const shown = shownId();
   if (shown && (cursor === null || cursor === shown)) {
     const box = find("#headline")?.getBoundingClientRect();
     const answer = find("#answer")?.getBoundingClientRect();
-    // A key press meant for the previous item must not decide a high-risk one: the first press only moves the focus.
+    // A key press meant for the previous item must not decide a high-risk item: the first press only moves the focus.
     if (advanced === shown && find('#detail > .one[data-risk="high"]')) {
       advanced = null;
       find("#main")?.scrollTo(0, 0);
@@ -83,7 +83,7 @@ function reveal() {
   if (shown) rowOf(shown)?.scrollIntoView({ block: "nearest" });
 }
 
-/** Return a row and its position as an anchor, and whether the open item's row is visible. */
+/** Return an anchor (a row and its position), and whether the open item's row is visible. */
 function place() {
   const anchor = (cursor && rowOf(cursor)) || rows().find((row) => row.getBoundingClientRect().bottom > 0);
   const box = rowOf(shownId() ?? "")?.getBoundingClientRect();
@@ -119,7 +119,7 @@ export async function keepingPlace(swap) {
   return rows().filter((row) => !known.has(row.dataset.id));
 }
 
-/** Show how many new rows are above or below the visible part. @param {HTMLElement[]} fresh */
+/** Show how many new rows are above or below the visible area. @param {HTMLElement[]} fresh */
 export function announce(fresh) {
   const pill = find("#new-items");
   const unseen = fresh.filter((row) => {
@@ -147,7 +147,7 @@ export function startList() {
   });
   afterSwap((target, source) => {
     if (target.id === "detail") {
-      // After a click in the list, the cursor is already there or has moved on. After an answer, it follows.
+      // After a click in the list, the cursor is already there or has moved on. After an answer, move it there.
       const byList = !!source?.closest(".row");
       if (!byList) cursor = shownId();
       advanced = source instanceof HTMLFormElement ? shownId() : null;

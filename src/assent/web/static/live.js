@@ -1,5 +1,5 @@
 // @ts-check
-/** Live updates: all tabs of a browser share one event stream, whose events make them refresh what they show. */
+/** Live updates: all of a browser's tabs share one event stream, and its events make them refresh what they show. */
 
 import { announce, keepingPlace } from "./list.js";
 import { afterSwap, find, findAll, htmx, shownId } from "./page.js";
@@ -22,7 +22,7 @@ let connection = "";
 /** The regions whose latest refresh arrived, and whether it was shown. @type {Map<string, boolean>} */
 const arrived = new Map();
 
-/** Show the state of the connection; never "live" while a refresh has failed. */
+/** Show the connection state, but never "live" if the latest refresh failed. */
 function show() {
   const state = failures && connection === "live" ? "lost" : connection;
   if (!state) return;
@@ -43,7 +43,7 @@ function say(state) {
 /** @param {string} id of the changed breakpoint, or "*" */
 function hear(id) {
   changed.add(id);
-  // Refresh immediately for the first event, and once for those that follow shortly after. Do not wait for a retry.
+  // Refresh immediately after the first event, and once more for events that follow shortly. Do not wait for a retry.
   if (timer !== undefined && !failures) return;
   clearTimeout(timer);
   timer = setTimeout(refresh, Math.max(0, readAt + PAUSE_MS - performance.now()));
@@ -82,7 +82,7 @@ function retry(missed) {
 /** Refresh one region; return true if the response arrived. @param {string} region @param {string} address */
 async function ask(region, address) {
   arrived.delete(region);
-  // This does not throw if htmx drops or aborts the request or the network fails, so check whether it arrived.
+  // This does not throw if htmx drops or aborts the request or the network fails, so check for a response.
   await htmx().ajax("GET", address, { target: `#${region}`, swap: "innerMorph" });
   return arrived.has(region);
 }
@@ -101,7 +101,7 @@ async function refreshRows() {
 async function refreshShown(heard) {
   const id = shownId();
   if (!id || !heard.has(id) && !heard.has("*")) return true;
-  // Do not change an open menu; the refresh runs when it is closed.
+  // Do not change an open menu; the refresh runs when the menu is closed.
   if (inUse()) return true;
   const complete = await ask("live", `/breakpoints/${id}${location.search}`);
   return complete || id !== shownId();
@@ -111,7 +111,7 @@ function inUse() {
   return !!find("#standing")?.contains(document.activeElement) || !!find("#standing details[open]");
 }
 
-/** After a menu was closed or lost the focus, perform the refresh that it delayed. */
+/** After a menu closes or loses focus, perform the refresh that it delayed. */
 function catchUp() {
   const id = shownId();
   if (id && find("#standing")) setTimeout(() => { if (!inUse()) hear(id); });
@@ -132,7 +132,7 @@ function listen() {
   };
   opened.onopen = () => {
     tell("live");
-    // Changes between loading the page and opening the stream, or while it was interrupted, were missed.
+    // Changes may have been missed between loading the page and opening the stream, or during an interruption.
     pass("*");
   };
   opened.onerror = () => tell(navigator.onLine ? "lost" : "offline");

@@ -22,7 +22,7 @@ function dropStale() {
   if (toast && id && find(`#unsent [data-breakpoint="${CSS.escape(id)}"]`)) toast.remove();
 }
 
-/** Show a notice and keep the form; the text is in a template in the page. @param {string} id */
+/** Show a notice and keep the form; the text is in one of the page's templates. @param {string} id */
 export function showNotice(id) {
   const words = find(`#${CSS.escape(id)}`);
   const place = find("#dialog[open]") ?? find("#notice");
@@ -36,8 +36,8 @@ export function startNotices() {
   arm();
   document.addEventListener("htmx:error", (event) => {
     const { error, ctx } = /** @type {CustomEvent} */ (event).detail ?? {};
-    // An aborted request is not an error if a newer one replaced it; forms are never replaced, so theirs timed out.
-    // A failed refresh is shown by the state of the connection.
+    // An aborted request is not an error if a newer request replaced it. Forms are never replaced: they timed out.
+    // The connection state already shows failed refreshes.
     const replaced = error?.name === "AbortError" && !(ctx?.sourceElement instanceof HTMLFormElement);
     if (replaced || !(ctx?.sourceElement instanceof HTMLFormElement || ctx?.sourceElement instanceof HTMLAnchorElement)) return;
     showNotice("unreachable");

@@ -1,5 +1,5 @@
 // @ts-check
-/** Shows the list's number of pending breakpoints in title, icon and navigation, and browser notifications if enabled. */
+/** Shows the number of pending breakpoints in the title, icon and navigation, and sends notifications if enabled. */
 
 import { find, findAll } from "./page.js";
 

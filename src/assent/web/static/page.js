@@ -1,5 +1,5 @@
 // @ts-check
-/** Functions to find elements on the page, and to use htmx. */
+/** Functions for finding elements on the page and for using htmx. */
 
 const ANNOUNCED_MS = 5000;
 
@@ -30,23 +30,23 @@ export function findAll(selector, within = document) {
   return /** @type {T[]} */ ([...within.querySelectorAll(selector)]);
 }
 
-/** Return the breakpoint that is open, which can differ from the one at the list's cursor. */
+/** Return the ID of the open breakpoint; it can differ from the breakpoint at the list's cursor. */
 export function shownId() {
   return find("#detail > .one")?.dataset.id ?? null;
 }
 
-/** Call `then` after each swap, with the changed element and the one that requested it.
+/** Call `then` after each swap, with the changed element and the element that requested the swap.
  * @param {(target: Element, source: Element | null) => void} then */
 export function afterSwap(then) {
   document.addEventListener("htmx:after:swap", (event) => {
     const { target, sourceElement } = /** @type {CustomEvent} */ (event).detail?.ctx ?? {};
-    // If the server changed the target, it is a selector.
+    // If the server changed the target, `target` is a selector.
     const found = typeof target === "string" ? find(target) : target;
     then(found instanceof Element ? found : document.body, sourceElement instanceof Element ? sourceElement : null);
   });
 }
 
-/** Announce a message to screen readers; it is removed afterwards, so that it can be announced again.
+/** Announce a message to screen readers, then remove it so that the same message can be announced again.
  * @param {string} text */
 export function announce(text) {
   const place = find("#announced");
@@ -55,7 +55,7 @@ export function announce(text) {
   setTimeout(() => { if (place.textContent === text) place.textContent = ""; }, ANNOUNCED_MS);
 }
 
-/** Whether the user is typing in this element. @param {EventTarget | null} target */
+/** Return whether the user is typing in this element. @param {EventTarget | null} target */
 export function isTyping(target) {
   if (!(target instanceof HTMLElement)) return false;
   if (target.isContentEditable || target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement) return true;

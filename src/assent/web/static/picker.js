@@ -1,5 +1,5 @@
 // @ts-check
-/** Fields that add a name to a list of names: the chosen name is moved there immediately. */
+/** Fields that add a name to a list in another field: the chosen name is moved to the list immediately. */
 
 import { announce, find } from "./page.js";
 

@@ -44,7 +44,7 @@ export function startSuggestions() {
       event.preventDefault();
       const by = event.key === "ArrowDown" ? 1 : -1;
       if (list.hidden) show(true);
-      // One more position than options, for the typed text.
+      // There is one extra position, for the typed text.
       choose((at + 1 + by + count + 1) % (count + 1) - 1);
     } else if (event.key === "Enter" && !list.hidden && at >= 0) {
       event.preventDefault();
@@ -54,6 +54,6 @@ export function startSuggestions() {
       show(false);
     }
   });
-  // Keep the focus in the field, because the list would otherwise be hidden before the click.
+  // Keep the focus in the field; otherwise, the list would be hidden before the click.
   list.addEventListener("mousedown", (event) => event.preventDefault());
 }

@@ -1,6 +1,6 @@
 // @ts-check
-/** Updates relative times, and shows exact ones on hover and focus. The server formats them in the account's time zone;
- * for accounts without one, this module uses the browser's. */
+/** Updates relative times and shows exact times on hover. The server formats them in the account's time zone;
+ * for accounts without a time zone, this module uses the browser's. */
 
 import { afterSwap, findAll } from "./page.js";
 

@@ -45,7 +45,7 @@ NO_REASON = "Add a reason after “reject”, for example: reject – not on a F
 _GOODBYE = 2.0
 _SHORTEST_SECRET = 16
 _FINAL = 500
-"""SMTP response codes from here on are permanent failures."""
+"""The lowest SMTP response code for a permanent failure."""
 _SPELT = re.compile(
     r"(?:(?P<name>[^<>@]*)<)?(?P<address>[^\s<>@,;:\"()]+@(?P<domain>[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*))>?"
 )
@@ -64,7 +64,7 @@ class Replies:
 
 
 class _Doubtful(Exception):
-    """An email that is not accepted as an answer, and the reason."""
+    """An email was not accepted as an answer; the message is the reason."""
 
 
 class EmailChannel:
@@ -155,7 +155,7 @@ class EmailChannel:
         return Answer(approved=approved, comment=comment, digest=current.digest)
 
     async def reply(self, heard: Heard, told: Told) -> Mapping[str, Any] | None:
-        """Tell the sender why an answer was not counted; one that counted is confirmed by the closing message."""
+        """Tell the sender why an answer was not counted. The closing message confirms answers that were counted."""
         if told.done or not heard.identity:
             return None
         problems = told.problems.items()
@@ -279,7 +279,7 @@ class EmailChannel:
 
     def _judged(self, error: Exception) -> Undelivered:
         if isinstance(error, aiosmtplib.SMTPRecipientsRefused):
-            # No recipient was accepted, so if any may be accepted later, retrying all of them sends no duplicates.
+            # No recipient was accepted, so if one may be accepted later, retrying all of them sends no duplicates.
             first = min(error.recipients, key=lambda each: each.code)
             return self._answered(first.code, f"{first.recipient}: {first.message}")
         if isinstance(error, aiosmtplib.SMTPResponseException):
@@ -305,7 +305,7 @@ def _trouble(error: BaseException) -> str:
 
 
 def reply_address(delivery_id: str, domain: str, secret: str) -> str:
-    """Return the Reply-To address of a delivery; its MAC prevents guessing those of other deliveries."""
+    """Return a delivery's Reply-To address; the MAC makes the addresses of other deliveries impossible to guess."""
     return f"bp+{delivery_id}.{_proof(delivery_id, secret)}@{domain}"
 
 

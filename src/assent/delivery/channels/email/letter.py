@@ -44,7 +44,7 @@ class Letter:
 class Envelope:
     id: str
     at: int
-    """The time of sending, in microseconds."""
+    """When the email is sent, in microseconds."""
     sender: Address
     to: Sequence[Address]
     reply_to: str | None = None

@@ -18,14 +18,14 @@ TAGS = {
 
 
 def as_markup(text: str) -> str:
-    """Render Markdown whose hidden characters were made visible; unsupported syntax is shown unchanged."""
+    """Render Markdown in which hidden characters are already visible; unsupported syntax is shown unchanged."""
     html: str = _parser.render(text)
     # The renderer already omits links, images and HTML; the sanitizer is a second line of defense.
     return nh3.clean(html, tags=TAGS, attributes={}, clean_content_tags=set(), link_rel=None)
 
 
 def _heading_open(*_: object) -> str:
-    # The only heading of an email is its title, so headings in agent text become bold lines.
+    # The only heading in an email is its title, so headings in agent text become bold lines.
     return "<p><strong>"
 
 

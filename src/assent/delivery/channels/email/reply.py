@@ -10,7 +10,7 @@ from assent.delivery.channels.email.letter import MARKER
 
 APPROVES = frozenset({"approve", "approved", "yes", "lgtm"})
 LONGEST_HEADER, LONGEST_BODY = 2_000, 100_000
-"""Maximum lengths that are parsed, in characters and bytes: longer ones take too long."""
+"""Maximum lengths in characters and bytes, because parsing longer input would take too long."""
 REJECTS = frozenset({"reject", "rejected", "no"})
 _CASUAL = frozenset({"no"})
 """Words that also begin other sentences, such as “no problem”."""
@@ -19,7 +19,7 @@ _FROM = re.compile(rf"(?:(?P<name>[^<>]*)<(?P<inside>{_ADDRESS})>|(?P<bare>{_ADD
 _QUOTED_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _OUTSIDE = re.compile(r'"(?:[^"\\]|\\.)*"|\(|[^"()\\]+', re.DOTALL)
 _INSIDE = re.compile(r"[()]|(?:[^()\\]|\\.)+", re.DOTALL)
-"""Match the next piece of a header outside of comments, and inside one."""
+"""Match the next piece of a header outside and inside comments."""
 _FIRST_WORD = re.compile(r"[^\w]*(?P<word>\w+)(?P<rest>.*)", re.DOTALL)
 _END = re.compile(
     r"-- ?|_{10,}|-{2,} ?(original message|forwarded message|ursprüngliche nachricht).*|from: .+@.+", re.IGNORECASE
@@ -28,7 +28,7 @@ _ATTRIBUTION = re.compile(r"on\b.{5,300}\bwrote:|.{5,300}:", re.IGNORECASE | re.
 
 
 def sender(message: Message) -> str | None:
-    """Return the only sender address in lowercase; None if mail programs could parse it differently."""
+    """Return the sender's address in lowercase; None if there is not exactly one, or if it is ambiguous."""
     given = message.get_all("from") or []
     only = " ".join(str(given[0]).split()) if len(given) == 1 else ""
     found = _FROM.fullmatch(only) if len(only) <= LONGEST_HEADER else None
@@ -46,7 +46,7 @@ def tokens(message: Message, domain: str) -> list[tuple[str, str]]:
 
 
 def proven(message: Message, *, authserv: str, domain: str) -> bool:
-    """Whether our own mail server reported that DMARC passed for the sender's domain."""
+    """Return whether our own mail server reported that DMARC passed for the sender's domain."""
     for value in message.get_all("authentication-results") or []:
         found = _bare(str(value))
         if found is None:
@@ -66,7 +66,7 @@ def _passes(results: Sequence[Sequence[str]], domain: str) -> bool:
 
 
 def _bare(text: str) -> str | None:
-    """Remove comments and quoted strings from a header; None if one is not terminated or the header is too long."""
+    """Remove a header's comments and quoted strings; return None if one is unterminated or the header is too long."""
     kept, depth, place = "", 0, 0
     while place < len(text) <= LONGEST_HEADER:
         found = (_INSIDE if depth else _OUTSIDE).match(text, place)
@@ -74,7 +74,7 @@ def _bare(text: str) -> str | None:
             return None
         piece, place = found[0], found.end()
         if depth == 0 and piece != "(":
-            # Senders control quoted strings, so they prove nothing; a quote mark keeps their neighbors separate.
+            # Senders control quoted strings, so omit them; the quotation mark separates the text around them.
             kept += '"' if piece.startswith('"') else piece
         depth += (piece == "(") - (piece == ")")
         kept += " " if piece == ")" and depth == 0 else ""
@@ -82,7 +82,7 @@ def _bare(text: str) -> str | None:
 
 
 def automatic(message: Message) -> bool:
-    """Whether a program wrote the message: an out-of-office reply, a mailing list or a bounce."""
+    """Return whether a program wrote the message: an out-of-office reply, a mailing list or a bounce."""
 
     def header(name: str) -> str:
         return str(message.get(name, "")).strip().lower()
@@ -126,7 +126,7 @@ def _body(message: Message) -> str:
 
 
 def _own_text(part: Message) -> Message | None:
-    """Return the first text part, which the sender wrote; skip attached files and messages."""
+    """Return the first text part that the sender wrote; skip attached files and messages."""
     kind = part.get_content_type()
     if part.get_content_disposition() not in {None, "inline"} or part.get_filename() is not None:
         return None
@@ -167,7 +167,7 @@ def _unquoted(text: str) -> str:
 
 
 def _drop_attribution(kept: list[str], *, only_english: bool = False) -> None:
-    """Remove “On Monday, Ann wrote:” before a quotation; mail programs may wrap it onto a second line."""
+    """Remove a line such as “On Monday, Ann wrote:” before quoted text; mail programs may wrap it into two lines."""
     while kept and not kept[-1].strip():
         kept.pop()
     for count in (1, 2):

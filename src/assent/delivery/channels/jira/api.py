@@ -25,7 +25,7 @@ _ADVICE = {
 _PAGE = 30
 _NOT_NOW = frozenset({HTTPStatus.TOO_MANY_REQUESTS})
 SETTLES = 30
-"""Seconds after which a search is certain to find a new issue."""
+"""Seconds after which a search reliably finds a new issue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class JiraApi:
         return await self._read(f"{self._address(path)}{asked}")
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Json:
-        """Send a request once. If its outcome is unknown, raise Transient, to retry when a search finds the issue."""
+        """Send a request once. If its outcome is unknown, raise Transient to retry when a search can find the issue."""
         encoded = json.dumps(body, ensure_ascii=True).encode()
         try:
             reply = await self.outbound.post(self._address(path), body=encoded, headers=self._headers())
@@ -63,7 +63,7 @@ class JiraApi:
         return _json(reply)
 
     async def search(self, jql: str, *, fields: str, most: int) -> list[dict[str, Json]]:
-        """Return the first `most` matching issues, in pages small enough for the response size limit."""
+        """Return the first `most` matching issues, read in pages small enough for the response size limit."""
         found: list[dict[str, Json]] = []
         after: dict[str, str | int] = {}
         while len(found) < most:
@@ -80,7 +80,7 @@ class JiraApi:
         return found
 
     async def history(self, key: str) -> list[dict[str, Json]]:
-        """Return the changes of an issue, oldest first; on Jira Cloud, only the last 50."""
+        """Return the changes to an issue, oldest first; on Jira Cloud, only the last 50."""
         if not self.cloud:
             found = await self.get(f"issue/{quote(key)}", expand="changelog", fields="status")
             log: Json = found.get("changelog") if is_object(found) else None
@@ -92,7 +92,7 @@ class JiraApi:
         return _objects(page, "values")
 
     async def comments(self, key: str) -> list[dict[str, Json]]:
-        """Return the latest 20 comments of an issue, newest first."""
+        """Return the latest 20 comments on an issue, newest first."""
         return _objects(await self.get(f"issue/{quote(key)}/comment", orderBy="-created", maxResults=20), "comments")
 
     async def _read(self, url: str) -> Json:
@@ -113,7 +113,7 @@ class JiraApi:
         return {"authorization": proof, "content-type": "application/json", "accept": "application/json"}
 
     def _advised(self, error: Undelivered) -> Undelivered:
-        """Turn an error that a retry will not fix into a Permanent one with advice; return others unchanged."""
+        """Turn an error that a retry will not fix into a Permanent error with advice; return other errors unchanged."""
         advice = next((words for status, words in _ADVICE.items() if status == error.status), None)
         if advice is None:
             return error

@@ -1,4 +1,4 @@
-"""The Jira channel: one issue per breakpoint, which people answer by moving or commenting on it."""
+"""The Jira channel: creates one issue per breakpoint; people answer by moving the issue or commenting on it."""
 
 import asyncio
 import contextlib
@@ -51,7 +51,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Polled(Incoming):
-    """An answer found by polling, which needs no signature: HTTP requests never create one."""
+    """An answer found by polling. It does not need a signature, because HTTP requests are never of this type."""
 
 
 class JiraChannel:
@@ -91,7 +91,7 @@ class JiraChannel:
         return self._posted(found)
 
     async def close(self, note: Note) -> Posted | None:
-        """Comment the outcome in the issue and apply the `closeTransition` setting."""
+        """Add the outcome to the issue as a comment, and apply the `closeTransition` setting."""
         note = self._local(note)
         async with _in_time(self._patience):
             key = (note.thread or {}).get("key") or await self._find(note.breakpoint.id)
@@ -113,11 +113,11 @@ class JiraChannel:
         return f"Signed in to Jira. Project {self._project}: {line(str(name or self._project), 60)}."
 
     def _local(self, note: Note) -> Note:
-        """Return the note with the time zone of the settings, because an issue has many readers."""
+        """Return the note with the time zone from the settings, because an issue has many readers."""
         return replace(note, to=replace(note.to, zone=self._zone or note.to.zone))
 
     async def _find(self, breakpoint_id: str) -> str | None:
-        """Find the issue of a breakpoint: Jira has no idempotency keys that would prevent a duplicate."""
+        """Find a breakpoint's issue, because Jira does not have idempotency keys that would prevent duplicates."""
         jql = f'project = "{self._project}" AND labels = "{OURS}{breakpoint_id}" ORDER BY created ASC'
         found = await self._api.search(jql, fields="labels", most=1)
         key: Json = found[0].get("key") if found else None
@@ -155,7 +155,7 @@ class JiraChannel:
         await self._api.post(f"issue/{quote(key)}/comment", {"body": text})
 
     async def _move(self, key: str, ended: Breakpoint) -> str:
-        """Apply the configured transition; return the reason if that is not possible, otherwise an empty string."""
+        """Apply the configured transition; return an empty string, or the reason why this is not possible."""
         wanted = (self._close or "").lower()
         issue = await self._api.get(f"issue/{quote(key)}", fields="status")
         now = status(issue)
@@ -194,7 +194,7 @@ class JiraChannel:
             msg = "The issue summary was changed."
             raise DigestMismatch(msg)
         approved = heard.said.get("approved") is True
-        # A rejection by a move counts without a reason, because the issue has already been moved.
+        # If the issue was moved, the rejection counts without a reason, because the move has already happened.
         asks = not approved and heard.said.get("inWords") is True
         comment = reason(heard.comment, NO_REASON) if asks else heard.comment
         if not approved and comment is not None:
@@ -202,9 +202,9 @@ class JiraChannel:
         return Answer(approved=approved, comment=comment, digest=current.digest)
 
     async def reply(self, heard: Heard, told: Told) -> Mapping[str, Any] | None:
-        """Comment in the issue that an answer was not counted, or that its comment was truncated.
+        """Add a comment to the issue if an answer was not counted, or if its comment was truncated.
 
-        Many people can read the issue, so it refers to Review for any reason that could reveal something.
+        Many people can read the issue, so the comment refers to Review for reasons that could be confidential.
         """
         key, who = heard.said.get("key"), heard.said.get("mention")
         cut = told.done and told.error is None and not told.again and _is_cut(heard)
@@ -230,7 +230,7 @@ class JiraChannel:
         text = self._api.text(Body(lead=words, mention=who if isinstance(who, str) else None))
         if self._me is None:
             await self._find_out_who_we_are()
-        # Never reply to our own account, whose comment would trigger another webhook.
+        # Never reply to our own account, because each reply would trigger another webhook.
         if heard.identity != self._me:
             await self._api.post(f"issue/{quote(key)}/comment", {"body": text})
         return None
@@ -239,7 +239,7 @@ class JiraChannel:
         given = incoming.headers.get("x-hub-signature", "")
         secret = _secret(self._webhook)
         right = "sha256=" + hmac.new(secret.encode(), incoming.body, hashlib.sha256).hexdigest()
-        # Anyone can compute the MAC with an empty secret.
+        # With an empty secret, anyone could compute the MAC.
         if not secret or not hmac.compare_digest(given.encode(), right.encode()):
             msg = "Invalid signature: it does not match this channel's webhookSecret."
             raise Unauthenticated(msg)
@@ -271,7 +271,7 @@ class JiraChannel:
             await self._find_out_who_we_are()
         since = _FIRST_LOOK if self._looked_at is None else (now - self._looked_at) // (60 * SECOND) + _OVERLAP
         jql = f'project = "{self._project}" AND labels = {LABEL} AND updated >= -{min(since, _LONGEST_LOOK)}m'
-        # If comments are not answers, only issues with one of these statuses can have an answer.
+        # If comments do not count as answers, only issues with one of these statuses can contain an answer.
         if not self._meaning.words:
             names = ", ".join(f'"{each}"' for each in self._meaning.statuses.values())
             jql += f" AND status in ({names})"
@@ -279,7 +279,7 @@ class JiraChannel:
             f"{jql} ORDER BY updated DESC", fields="summary,status,labels,updated", most=_MOST
         ):
             await self._look_at(issue, take)
-        # Set only after success, so that the next poll includes the period of a failed one.
+        # Set only after success, so that the next poll also covers the period that a failed poll missed.
         self._looked_at = now
         self._heard_at = _steady()
 
@@ -322,7 +322,7 @@ def _is_cut(heard: Heard) -> bool:
 
 
 def _summary(asked: Breakpoint) -> str:
-    """Return the issue's summary; it includes the ID, so that changing the label does not redirect an answer."""
+    """Return the issue's summary. It includes the breakpoint ID, so that a changed label cannot redirect an answer."""
     return f"{headline(asked, 160)} ({asked.id})"
 
 
@@ -342,7 +342,7 @@ def _checked(text: str, pattern: str, pointer: str, example: str) -> str:
 
 @contextlib.asynccontextmanager
 async def _in_time(seconds: float) -> AsyncGenerator[None, None]:
-    """Limit the duration of a block; delay the retry until a search finds an issue that was created nevertheless."""
+    """Limit the duration of a block; delay the retry until a search would find an issue created despite the timeout."""
     try:
         async with asyncio.timeout(seconds):
             yield

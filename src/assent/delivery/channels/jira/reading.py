@@ -12,10 +12,10 @@ from assent.delivery.ports import Heard, Wish
 
 LABEL, OURS = "breakpoint", "bp-"
 _GOES_ON = re.compile(r"\s*\w+\b(?:[^\S\n]+\w|[^\n]*\?)")
-"""Matches a sentence such as “approve only once…” or a question, neither of which approves."""
+"""Matches a sentence such as “approve only once…” or a question, neither of which counts as an approval."""
 _WORDS = re.compile(r"\s*(approved?|reject(?:ed)?)\b[\s:.,!–—-]*(.*)", re.IGNORECASE | re.DOTALL)
 _TOGETHER = 60 * SECOND
-"""Within this time of a move, a comment by the same person is treated as its reason."""
+"""A comment that the same person makes within this time of a move is treated as the reason for the move."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +26,14 @@ class Said:
     by: str
     mention: str
     at: int
-    """In microseconds: for a comment, when an approval was created or a rejection was last edited."""
+    """In microseconds. For a comment: when an approval was created, or when a rejection was last edited."""
     in_words: bool = False
     """Whether the answer is a comment, whose author can be asked for a reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """Defines what counts as an answer: status names by their lowercase form, and whether comments do."""
+    """Defines what counts as an answer: statuses, by their lowercase names, and optionally comments."""
 
     approve: Mapping[str, str]
     reject: Mapping[str, str]
@@ -44,7 +44,7 @@ class Meaning:
         return {**self.approve, **self.reject}
 
     def read(self, told: Mapping[str, Json], fingerprint: str, *, me: str | None) -> Heard | None:
-        """Return the answer in a Jira webhook; ignore those by our own account."""
+        """Return the answer in a Jira webhook; ignore answers from our own account."""
         issue: Json = told.get("issue")
         key: Json = issue.get("key") if is_object(issue) else None
         about = breakpoint_id(issue)
@@ -72,7 +72,7 @@ class Meaning:
     def found(
         self, issue: Mapping[str, Json], history: Sequence[Mapping[str, Json]], comments: Sequence[Mapping[str, Json]]
     ) -> list[dict[str, Any]]:
-        """Return the latest answer of each person in the format of a Jira webhook, oldest first."""
+        """Return each person's latest answer in the format of a Jira webhook, oldest first."""
         moves = sorted((each for each in history if _moved_to(each)), key=_order)
         told: list[dict[str, Any]] = [{"issue": issue, "comment": each} for each in comments]
         for each in moves:
@@ -128,7 +128,7 @@ def breakpoint_id(issue: Json) -> str | None:
     labels: Json = fields.get("labels") if is_object(fields) else None
     found = [each for each in labels if isinstance(each, str)] if is_array(labels) else []
     ours = [each.removeprefix(OURS) for each in found if each.startswith(OURS)]
-    # We set exactly one such label, so with two, it is unclear which breakpoint is meant.
+    # We set exactly one such label; if there are several, it is unclear which breakpoint is meant.
     return ours[0] if LABEL in found and len(ours) == 1 else None
 
 
@@ -144,7 +144,7 @@ def status(issue: Json) -> str:
 
 
 def account(user: Json) -> tuple[str, str]:
-    """Return the ID of an account, and the one for mentions: the same on Jira Cloud, key and name on Data Center."""
+    """Return an account's ID and its ID for mentions: the same on Jira Cloud, key and name on Data Center."""
     found = user if is_object(user) else {}
     names = [each for name in ("accountId", "key", "name") if isinstance(each := found.get(name), str) and each]
     return (names[0], names[0] if "accountId" in found else names[-1]) if names else ("", "")
@@ -157,7 +157,7 @@ def _moved_to(log: Mapping[str, Json]) -> str:
 
 
 def _order(each: Mapping[str, Json]) -> tuple[int, int]:
-    """Return a key that sorts from oldest to newest, independent of Jira's order."""
+    """Return a key that sorts from oldest to newest, regardless of Jira's order."""
     number = str(each.get("id", ""))
     return _at(each), int(number) if number.isascii() and number.isdigit() else 0
 
@@ -170,7 +170,7 @@ def _at(each: Mapping[str, Json], name: str = "created") -> int:
 
 
 def _untouched(comment: Mapping[str, Json]) -> bool:
-    """Whether only its author edited the comment: edits by others must not count as the author's answer."""
+    """Return whether only the author edited the comment: edits by others must not count as the author's answer."""
     return account(comment.get("updateAuthor") or comment.get("author")) == account(comment.get("author"))
 
 

@@ -1,6 +1,6 @@
 """Converts text to Jira's formats (Atlassian Document Format on Cloud, wiki markup on Data Center) and back.
 
-Text by agents is escaped, so that nothing in it becomes a link, a mention or a macro.
+Text from agents is escaped, so that nothing in it becomes a link, a mention or a macro.
 """
 
 import re
@@ -161,7 +161,7 @@ class _Builder:
 
 
 def _quotation(inside: Sequence[Node]) -> list[Node]:
-    """Return a quotation of the paragraphs, followed by all other blocks, which it cannot contain."""
+    """Return a quotation of the paragraphs, followed by all other blocks, which a quotation cannot contain."""
     quoted = [each for each in inside if each["type"] == "paragraph"]
     others = [each for each in inside if each["type"] != "paragraph"]
     return [{"type": "blockquote", "content": quoted}, *others] if quoted else others

@@ -1,4 +1,4 @@
-"""A client of Slack's Web API whose errors tell operators what to do."""
+"""A client for Slack's Web API whose errors tell operators what to do."""
 
 import json
 import re
@@ -53,7 +53,7 @@ class Failed(Transient):
 
 
 class CutShort(Transient):
-    """The response was truncated because it is too long."""
+    """The response was truncated because it was too long."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from assent.delivery.message import Digest, Note, Purpose
 
 APPROVE, APPROVE_FORM, REJECT, REVIEW = "assent_approve", "assent_approve_form", "assent_reject", "assent_review"
 SHOWN = 20
-"""Number of breakpoints that a digest lists."""
+"""Maximum number of breakpoints that a digest lists."""
 
 _LONGEST_HEADER, _LONGEST_ELEMENT, _LONGEST_ITEM, _LONGEST_NAME = 140, 300, 600, 80
 _MOST_FILES = _MOST_OPTIONS = 10
@@ -47,7 +47,7 @@ def follow_up(note: Note) -> dict[str, Any]:
     asked = note.breakpoint
     due = "" if asked.due_at == NEVER else f" (answer by {moment(asked.due_at)})"
     said = lead(note)
-    # The thread of a digest is about several breakpoints, so the reply names its own.
+    # The thread of a digest is about several breakpoints, so the reply names its breakpoint.
     shown = f"{headline(asked)}\n{said}" if "digest" in (note.thread or {}) else said
     blocks = [section(shown), {"type": "actions", "elements": [link("Review", note.review_url, REVIEW)]}]
     if due:
@@ -80,7 +80,7 @@ def listing(digest: Digest) -> dict[str, Any]:
 
 
 def _item(digest: Digest, each: Breakpoint, n: int) -> list[Block]:
-    """Return an item of a digest: with buttons while it is pending, and then with its outcome."""
+    """Return an item of a digest, with buttons if its breakpoint is pending, or with the outcome if it has ended."""
     question = each.payload.get("question")
     more = question if isinstance(question, str) and question and question != headline(each) else ""
     said = f"{headline(each)}\n{more}\n{_summary(each)}" if more else f"{headline(each)}\n{_summary(each)}"
@@ -199,7 +199,7 @@ def _summary(asked: Breakpoint) -> str:
 
 
 def _remarks(asked: Breakpoint) -> list[str]:
-    """Return the reasons why a message has fewer buttons than usual."""
+    """Explain why a message has fewer buttons than usual."""
     if asked.risk == "high":
         return ["High risk: open Review to approve or reject."]
     if not fillable(asked):
@@ -212,7 +212,7 @@ def _buttons(asked: Breakpoint, delivery_id: str, review_url: str) -> list[Block
     if asked.risk == "high":
         return [review]
     elements: list[Block] = [_button("Reject…", REJECT, delivery_id, style="danger"), review]
-    # Without an approval button, because a truncated form could not be answered completely.
+    # Omit the approval button, because a truncated form could not be answered completely.
     if not fillable(asked):
         return elements
     if asked.payload.get("options") or asked.payload.get("form"):

@@ -82,7 +82,7 @@ class SlackChannel:
         except Unsearchable:
             if not note.may_be_told:
                 return posted
-            # A message that may exist cannot be found and edited, so post the outcome.
+            # Unconfirmed messages cannot be found and edited, so post the outcome.
             return posted or await self._post(note, place, blocks.closed(note), since=note.event.at)
         for each in filter(None, found):
             posted = await self._change(note, each.trace) or posted
@@ -215,7 +215,7 @@ class SlackChannel:
     def _verified(self, incoming: Incoming) -> dict[str, Any]:
         marked = incoming.headers.get(SOCKET)
         try:
-            # Slack does not sign messages on our own connection, so they have a MAC of ours.
+            # Slack does not sign messages on our own connection, so we add our own MAC to them.
             if marked is not None:
                 genuine = same(self._mark(incoming.body), marked)
             else:
@@ -244,14 +244,14 @@ class SlackChannel:
         return self._conversations[user]
 
     async def _user(self, to: Addressee) -> str:
-        """Find a person's Slack account by email, only to send messages; answers require a linked account."""
+        """Find a person's Slack account by email, for sending messages only; answers require a linked account."""
         if not to.email:
             raise Permanent(f"{to.name} has not linked a Slack account and does not have an email address.")
         found = await self._api.call("users.lookupByEmail", {"email": to.email})
         return str(found["user"]["id"])
 
     def _remember(self, name: str, conversation: str) -> None:
-        # A cache whose entries can be requested again, so it can simply be cleared.
+        # The IDs can be requested again, so the cache can simply be cleared.
         if len(self._conversations) >= _MOST_REMEMBERED:
             self._conversations.clear()
         self._conversations[name] = conversation
@@ -268,7 +268,7 @@ class SlackChannel:
                 return found
         posted = await post(self._api, note.id, place, content)
         if place["channel"].startswith("#"):
-            # The response contains the room's ID, which searching its history requires.
+            # The response contains the room's ID, which is required to search the room's history.
             self._remember(place["channel"], posted.trace["channel"])
         return posted
 

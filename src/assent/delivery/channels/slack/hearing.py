@@ -33,7 +33,7 @@ def signed(incoming: Incoming, secret: str) -> bool:
 
 
 def same(expected: str, given: str) -> bool:
-    # `compare_digest` raises an error for non-ASCII text, so compare bytes.
+    # `compare_digest` raises an error for non-ASCII strings, so compare bytes.
     return hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace"))
 
 
@@ -48,7 +48,7 @@ def form_payload(body: bytes) -> bytes:
 
 
 def _identity(payload: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the IDs of the user and their workspace; in a shared room, it can differ from the app's workspace."""
+    """Return the IDs of the workspace and the user; in a shared channel, the workspace can differ from the app's."""
     user = as_object(payload.get("user"))
     team = user.get("team_id") or as_object(payload.get("team")).get("id")
     found = (str(team), str(user.get("id")))
@@ -105,7 +105,7 @@ def submitted(payload: Mapping[str, Any]) -> Sequence[Heard]:
         "values": values,
         "digest": shown_digest(view.get("blocks")),
     }
-    # After a validation error, the same view is submitted again with other values.
+    # After a validation error, the same view is submitted again with different values.
     typed = hashlib.sha256(canonical(values)).hexdigest()[:16]
     key = f"{view.get('id')}:{view.get('hash')}:{typed}"
     return (Heard(key=key, wish=Wish.ANSWER, identity=f"{team}:{user}", delivery_id=delivery, said=said),)

@@ -1,6 +1,6 @@
 """Builds Slack's modal forms for answers, and parses submitted ones.
 
-Inputs are identified by position, so that no ID contains text by an agent.
+Inputs are identified by position, so that no ID contains text from an agent.
 """
 
 import html
@@ -32,7 +32,7 @@ _YES, _NO = "yes", "no"
 
 
 def fillable(asked: Breakpoint) -> bool:
-    """Whether Slack can show everything that an approval requires without truncation."""
+    """Return whether Slack can show, without truncation, everything that an approval requires."""
     options = asked.payload.get("options") or ()
     fields = _fields(asked)
     return _selectable(options) and len(fields) <= _MOST_FIELDS and all(_field_fits(field) for field in fields.values())
@@ -67,7 +67,7 @@ def notice(text: str, base_url: str, *, typed: str = "") -> dict[str, Any]:
 
 
 def typed(asked: Breakpoint | None, values: Mapping[str, Any]) -> str:
-    """Return all submitted values as text; without a breakpoint, which the sender may not see, fields are numbered."""
+    """Return all submitted values as text; if the sender may not see the breakpoint, number its fields."""
     comment = _typed(values, COMMENT)
     fields = list(_fields(asked).items()) if asked is not None else []
     labels = {f"field-{n}": _label(name, field) for n, (name, field) in enumerate(fields)}
@@ -80,7 +80,7 @@ def typed(asked: Breakpoint | None, values: Mapping[str, Any]) -> str:
 
 
 def filled(asked: Breakpoint, values: Mapping[str, Any], *, approve: bool, digest: str) -> Answer:
-    """Return the submitted answer with the types that the form requires, without empty fields."""
+    """Return the submitted answer, converted to the types that the form requires and without empty fields."""
     comment = _typed(values, COMMENT)
     if not approve:
         return Answer(approved=False, comment=reason(comment), digest=digest)
@@ -101,7 +101,7 @@ def filled(asked: Breakpoint, values: Mapping[str, Any], *, approve: bool, diges
 
 
 def errors(asked: Breakpoint | None, problems: Mapping[str, str]) -> dict[str, str]:
-    """Return the problems by input; those of no input are shown at the comment, which every form has."""
+    """Return the problems by input; problems without an input are shown at the comment, which every form has."""
     places = {"/option": OPTION, "/comment": COMMENT}
     if asked is not None:
         places |= {answer_place(name): f"field-{n}" for n, name in enumerate(_fields(asked))}
@@ -216,14 +216,14 @@ def _text(field: Mapping[str, Any]) -> Block:
     if _is_number(shortest) and 0 < shortest <= most:
         element["min_length"] = math.ceil(shortest)
     default = field.get("default")
-    # People must not submit a default that they could not see completely.
+    # People must not submit a default that they could not see in full.
     if isinstance(default, str) and default and len(default) <= most and visible(default) == default:
         element["initial_value"] = default
     return element
 
 
 def _select(choices: Sequence[Json], default: Json = None) -> Block:
-    # The value is the position, so that it does not contain text by an agent.
+    # The value is the position, so that it does not contain text from an agent.
     options = [{"text": plain(_shown(each), _LONGEST_CHOICE), "value": str(n)} for n, each in enumerate(choices)]
     kind = "radio_buttons" if len(options) <= _MOST_RADIO else "static_select"
     element: Block = {"type": kind, "action_id": VALUE, "options": options}

@@ -22,7 +22,7 @@ async def post(api: SlackApi, delivery_id: str, place: Mapping[str, str], conten
 
 
 class Unsearchable(Exception):
-    """The messages of a conversation cannot be searched to the end."""
+    """A conversation's messages cannot be searched completely."""
 
 
 async def find(api: SlackApi, delivery_id: str, place: Mapping[str, str], *, since: int) -> Posted | None:
@@ -54,7 +54,7 @@ async def _messages(api: SlackApi, place: Mapping[str, str], since: int) -> Asyn
             answer = await api.call(method, asked | {"limit": limit})
         except CutShort:
             if limit == 1:
-                raise Unsearchable from None  # the unreadable message may be the one we search for
+                raise Unsearchable from None  # the unreadable message may be the one we are searching for
             # Request the same page again with fewer messages, because long ones can exceed the response limit.
             limit //= 3
             continue

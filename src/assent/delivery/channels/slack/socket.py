@@ -41,14 +41,14 @@ class Pace:
     check: float = 60
     """How often to check the token: the connection of a removed app stays open but receives nothing."""
     stale: float = 30 * 60
-    """Replace a connection that received nothing for this long: some stay open but no longer deliver."""
+    """Replace a connection that has received nothing for this long: some stay open but stop delivering messages."""
     ack: float = 2.5
     overlap: float = 10
     """How long to keep reading the old connection after a new one is open."""
     first: float = 1
     most: float = 60
     steady: float = 60
-    """A connection that lasted this long resets the backoff."""
+    """A connection that has lasted this long resets the backoff."""
 
 
 class _Link:
@@ -125,7 +125,7 @@ class Socket:
         link = await self._api.outbound.dial(place.hostname, place.port or _PORTS[place.scheme])
         secure = place.scheme == "wss"
         try:
-            # The socket was connected to a checked address, and `_watch` sends the pings.
+            # The socket is already connected to a checked address, and `_watch` sends the pings.
             websocket = await connect(
                 url, sock=link, ssl=self._tls if secure else None, server_hostname=place.hostname if secure else None,
                 proxy=None, compression=None, user_agent_header="Assent", max_size=_LARGEST,
@@ -209,7 +209,7 @@ class Socket:
         done, _ = await asyncio.wait({work}, timeout=self._pace.ack)
         answer = work.result() if done else _late(message)
         if answer is None:
-            return  # Slack sends envelopes again that were not acknowledged
+            return  # Slack resends envelopes that are not acknowledged
         ack: dict[str, Any] = {"envelope_id": envelope}
         if answer and message.get("accepts_response_payload"):
             ack["payload"] = answer
@@ -254,7 +254,7 @@ def _late(message: Mapping[str, Any]) -> Mapping[str, Any]:
     if as_object(message.get("payload")).get("type") != "view_submission":
         return {}
     text = (
-        "Your answer is taking longer than usual to process. Once it is recorded, the Slack message is updated."
+        "Your answer is taking longer than usual to process. Once it is recorded, the Slack message will be updated."
         " If the message does not change, answer again."
     )
     return {"response_action": "update", "view": notice(text, "")}

@@ -10,13 +10,13 @@ Block = dict[str, Any]
 
 LONGEST_SECTION = 2900
 DIGEST = "digest-"
-"""Prefix of the digest in a block's ID, by which an answer states which content was shown."""
+"""Prefix of a block ID that contains the digest, with which an answer identifies the content that was shown."""
 ITEM = ":"
 """Separates the digest from the item number in messages with several items."""
 
 
 def escaped(text: object, longest: int) -> str:
-    """Return untrusted text with hidden characters made visible, without mentions and links, of limited length."""
+    """Return untrusted text with hidden characters visible, mentions and links disabled, and a limited length."""
     given = str(text)
     shown = visible(given[: 2 * longest + 2])  # `visible` shortens text by at most half
     whole = _entities(shown)
@@ -44,7 +44,7 @@ def section(text: object) -> Block:
 
 
 def sections(text: object, *, most: int) -> list[Block]:
-    """Split a text between words into sections, and truncate it after `most` of them."""
+    """Split text into sections at word boundaries, and truncate it after `most` sections."""
     left = _entities(visible(text)).strip()
     found: list[Block] = []
     while left:
@@ -72,7 +72,7 @@ def link(label: str, url: str, action: str) -> Block:
 
 
 def told(text: str, base_url: str) -> list[Block]:
-    """Return a text as blocks; plain text has no links, so a URL of this server in it becomes a button."""
+    """Return text as blocks; plain text cannot contain links, so a URL of this server becomes a button."""
     found = re.search(re.escape(base_url) + r"/[^\s<>\"]{1,500}", text) if base_url else None
     if found is None:
         return [section(text)]

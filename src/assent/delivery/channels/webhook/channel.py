@@ -30,7 +30,7 @@ from assent.kernel.ports import Incoming
 KNOWN = frozenset({"url", "secrets", "answersAs", "answersInline", "events"})
 EVENTS = (*ASKS.values(), *(each for each in STATUS_AFTER if each not in ASKS.values()))
 INLINE = "inline:"
-"""Prefix of the key of an answer that a receiver included in its response to our message."""
+"""Key prefix for answers that a receiver included in its response to our message."""
 _PORTS = {"http": 80, "https": 443}
 _FIELDS: dict[str, tuple[type, str]] = {
     "deliveryId": (str, "a string"),
@@ -60,7 +60,7 @@ class WebhookChannel:
             self._tools.outbound.check_url(self._url)
         except BadUrl as error:
             raise InvalidRequest.at("/settings/url", str(error)) from error
-        if not 1 <= len(self._secrets) <= 2:  # noqa: PLR2004  # two during rotation: the old one and the new one
+        if not 1 <= len(self._secrets) <= 2:  # noqa: PLR2004  # two during rotation: the old and the new secret
             raise InvalidRequest.at("/settings/secrets", "must contain one secret, or two during rotation")
         for place, each in enumerate(self._secrets):
             try:
@@ -140,7 +140,7 @@ class WebhookChannel:
         )
 
     async def reply(self, heard: Heard, told: Told) -> Mapping[str, Any] | None:
-        """Return the current status, as the API would, or raise the error; inline answers get it as a body."""
+        """Return the current status like the API, or raise the error; for an inline answer, return it in the body."""
         if told.error is not None and not heard.key.startswith(INLINE):
             raise told.error
         body: dict[str, Any] = {"done": told.done and told.error is None, "message": told.message}
@@ -158,7 +158,7 @@ class WebhookChannel:
         return [each.value() for each in self._secrets]
 
     def _said_inline(self, note: Note, reply: Reply) -> Incoming | None:
-        """Return the answer in a response; we sign it, because it arrived over our own connection to the receiver."""
+        """Return the answer in a response, which we sign because it arrived over our own connection to the receiver."""
         # Other successful responses, such as 202 or 204, only acknowledge the message.
         if reply.status != HTTPStatus.OK:
             return None
@@ -193,7 +193,7 @@ def _read(body: bytes) -> dict[str, Json]:
 
 
 def _tamper_proof(url: str) -> bool:
-    """Whether responses cannot be modified in transit: with TLS, or from a private address that an operator allowed."""
+    """Return whether responses are protected by TLS or come from a private address that an operator allowed."""
     place = urlsplit(url)
     if place.scheme.lower() == "https":
         return True

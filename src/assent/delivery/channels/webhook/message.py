@@ -46,12 +46,12 @@ class Message:
 
 
 def message(delivery_id: str, current: Breakpoint, event: Event) -> Message:
-    """Build the message about an event; later changes to the breakpoint do not change it."""
+    """Build the message about an event; later changes to the breakpoint do not affect the message."""
     return Message(delivery_id, _fitting(_body(current, event, STATUS_AFTER[event.type]), "result"))
 
 
 def announcement(note: Note) -> Message:
-    """Build a webhook channel's message: the event and, if it asks, everything that an answer requires."""
+    """Build a webhook channel's message: the event and, for a request, everything that an answer requires."""
     body = _body(note.breakpoint, note.event, STATUS_AFTER.get(note.event.type, Status.WAITING))
     if note.purpose not in ASKS:
         return Message(note.id, _fitting(body, "result"))
@@ -78,7 +78,7 @@ def roundup(digest: Digest) -> Message:
 
 
 def verified(incoming: Incoming, secrets: Sequence[str]) -> str:
-    """Return the ID of a message that was signed with a secret within five minutes of now, or raise Unauthenticated."""
+    """Verify a message's signature and timestamp, and return its ID; raise Unauthenticated if they are invalid."""
     headers = incoming.headers
     message_id, seconds = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
     if not _ID.fullmatch(message_id) or not _SECONDS.fullmatch(seconds):
@@ -90,7 +90,7 @@ def verified(incoming: Incoming, secrets: Sequence[str]) -> str:
     signed = f"{message_id}.{seconds}.".encode() + incoming.body
     given = [each.encode("utf-8", "replace") for each in headers.get("webhook-signature", "").split(" ")]
     right = [b"v1," + base64.b64encode(hmac.digest(_key(each), signed, "sha256")) for each in secrets]
-    # Compare every pair, so that the duration does not reveal which one matched.
+    # Compare every pair, so that the duration does not reveal which pair matched.
     if not sum(hmac.compare_digest(mine, theirs) for mine in right for theirs in given):
         msg = "Invalid webhook-signature: it does not match any of this channel's secrets."
         raise Unauthenticated(msg)
@@ -98,7 +98,7 @@ def verified(incoming: Incoming, secrets: Sequence[str]) -> str:
 
 
 def signed_headers(message_id: str, body: bytes, *, secrets: Sequence[str], at: int) -> dict[str, str]:
-    """Sign one attempt with every secret, because during rotation a receiver may know either."""
+    """Sign one attempt with every secret, because a receiver may know only one of them during rotation."""
     if not secrets:
         msg = "A webhook requires a secret because messages are always signed."
         raise ValueError(msg)
@@ -142,14 +142,14 @@ def _body(current: Breakpoint, event: Event, status: Status) -> dict[str, Any]:
         "digest": current.digest,
         "seq": event.seq,
         "actor": str(event.actor),
-        # Not in earlier events, so that a retry after the end sends the same message.
+        # Omitted from earlier events, so that a retry after the breakpoint has ended sends the same message.
         "result": current.result if status in TERMINAL else None,
     }
     return {"type": f"breakpoint.{event.type}", "timestamp": iso(event.at), "data": _given(data)}
 
 
 def _question(note: Note) -> dict[str, Any]:
-    """Return the question and where to answer, including field names that receivers of the original project expect."""
+    """Return the question and where to answer it, including fields that the original project's receivers expect."""
     asked, payload = note.breakpoint, note.breakpoint.payload
     question: Json = payload.get("question")
     return _given(
