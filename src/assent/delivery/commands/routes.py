@@ -69,9 +69,7 @@ def route_add(  # noqa: PLR0913  # the options of the command
     ] = None,
     escalate: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="DURATION=WHO,…", help="Delay and additional recipients, such as 1h=owner (repeatable)"
-        ),
+        typer.Option(metavar="DURATION=WHO,…", help="Delay and additional recipients, such as 1h=owner (repeatable)"),
     ] = None,
     timeout: Annotated[
         str | None, typer.Option(metavar="DURATION=END", help="Timeout and its outcome, such as 1d=expire or 1d=reject")
