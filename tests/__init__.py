@@ -1,1 +1,1 @@
-"""Claims about Assent, each of which would be false if the code broke."""
+"""Tests of Assent; each name is a claim that would be false if the code were broken."""

@@ -22,11 +22,11 @@ from tests.support.postgres import Databases, postgres, with_database
 
 pytest_plugins = ["tests.support.fixtures"]
 
-gc.disable()  # imported modules are never freed, see pytest_collection_finish
+gc.disable()  # imported modules are never freed; see pytest_collection_finish
 hypothesis_settings.register_profile("assent", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("assent")
 
-# Under nohup, or in the background of a shell, processes that tests start would ignore the signals that stop them.
+# Under nohup or in a background job, processes that tests start would inherit ignored stop signals.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
@@ -63,12 +63,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Exempt the tests and imported modules from garbage collection, which would traverse them again and again."""
+    """Exempt the tests and imported modules from garbage collection, which would traverse them repeatedly."""
     gc.freeze()
     gc.enable()
 
 
-# Test files can be in memory: a killed process loses nothing, and tests/faults simulates power failures itself.
+# Temporary files can be in memory: a killed process loses nothing, and tests/faults simulates power failures itself.
 if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > PLENTY:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
@@ -81,7 +81,7 @@ def postgres_url() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def postgres_template(postgres_url: str) -> str:
-    """Return the name of a migrated database, which can be copied in milliseconds."""
+    """Return the name of a migrated template database that can be copied in milliseconds."""
     with psycopg.connect(postgres_url, autocommit=True) as admin:
         admin.execute(f'DROP DATABASE IF EXISTS "{TEMPLATE}" WITH (FORCE)')
         admin.execute(f'CREATE DATABASE "{TEMPLATE}"')
@@ -120,14 +120,14 @@ def postgres_settings(tmp_path: Path, postgres_databases: Databases) -> Iterator
 
 @pytest.fixture(params=DIALECTS)
 def settings(request: pytest.FixtureRequest) -> Settings:
-    """Settings with a fresh, migrated database; once per database type."""
+    """Return settings with a fresh, migrated database, once per database type."""
     found: Settings = request.getfixturevalue("sqlite_settings" if request.param == "sqlite" else "postgres_settings")
     return found
 
 
 @pytest.fixture(scope="module", params=DIALECTS)
 def module_settings(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """Settings with a fresh, migrated database that a test module shares; once per database type."""
+    """Yield settings with a fresh, migrated database shared by a test module, once per database type."""
     folder = tmp_path_factory.mktemp("module")
     if request.param == "sqlite":
         template: Path = request.getfixturevalue("sqlite_template")

@@ -1,4 +1,4 @@
-"""A live server for agents that run in the test process, and a reviewer who answers at the same time."""
+"""A live server for agents that run in the test process, and a reviewer who answers while they wait."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ class Desk:
     settings: Settings
 
     def client(self) -> AsyncAssent:
-        """Return an agent's client."""
+        """Return a client that uses an agent's token."""
         return AsyncAssent(self.url, self.token)
 
     async def asked(self, number: int = 1) -> list[Breakpoint]:

@@ -27,7 +27,7 @@ class State(TypedDict, total=False):
 
 
 def compiled(nodes: Mapping[str, Any], **options: Any) -> Build:
-    """Return a function that builds a graph which runs these nodes in parallel."""
+    """Return a function that builds a graph running these nodes in parallel."""
     drawn = StateGraph(State)
     for name, node in nodes.items():
         drawn.add_node(name, node)

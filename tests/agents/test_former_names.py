@@ -1,4 +1,4 @@
-"""The former names of the integrations still work, and say which names replace them."""
+"""The integrations' former names still work, with a warning that names their replacements."""
 
 from importlib import import_module
 
@@ -6,7 +6,7 @@ import pytest
 
 
 @pytest.mark.parametrize("name", ["langgraph", "openai_agents", "pydantic_ai"])
-def test_a_former_name_warns_and_offers_the_same_objects(name: str) -> None:
+def test_importing_a_former_name_warns_and_provides_the_same_objects(name: str) -> None:
     with pytest.warns(DeprecationWarning, match=f"assent.agents.{name}"):
         former = import_module(f"assent.integrations.{name}")
     current = import_module(f"assent.agents.{name}")

@@ -84,7 +84,7 @@ def test_the_reviewer_sees_the_command_its_directory_and_its_user(desk: Desk, tm
 
 
 @pytest.mark.parametrize(("options", "seconds"), [((), 24 * 3600), (("--ttl", "60"), 60)])
-def test_the_question_of_a_killed_gate_has_a_deadline(
+def test_the_question_left_behind_by_a_killed_gate_has_a_deadline(
     desk: Desk, tmp_path: Path, options: tuple[str, ...], seconds: int
 ) -> None:
     gate = Gate(desk, *options, "--", "touch", "ran", cwd=tmp_path)
@@ -202,7 +202,7 @@ def test_a_signal_ignored_by_the_parent_stays_ignored(desk: Desk, tmp_path: Path
     assert process.returncode == 0
 
 
-def test_stopping_while_the_server_is_down_reports_that_the_question_stays_open(tmp_path: Path) -> None:
+def test_stopping_while_the_server_is_down_reports_that_the_question_was_not_cancelled(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path / "data")
     agent, reviewer = prepared(settings, "agent", "reviewer")
     with server(settings) as process:
@@ -227,7 +227,7 @@ def test_signals_are_delivered_to_the_running_command(desk: Desk, tmp_path: Path
     assert (code, out) == (5, "told\n")
 
 
-def test_a_missing_command_creates_no_question(desk: Desk, tmp_path: Path) -> None:
+def test_a_command_that_cannot_be_executed_creates_no_question(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("no program")
     for words, code in ((["no-such-command"], 127), (["./missing"], 127), (["./plain"], 126), (["/"], 126)):
         done = run("gate", "--agent-id", "never-asked", "--", *words, env=desk.as_agent(), cwd=tmp_path)
@@ -284,7 +284,7 @@ def test_running_the_command_consumes_the_receipt(desk: Desk, tmp_path: Path) ->
         assert receipt.used is not None
 
 
-def test_a_receipt_signed_by_another_key_blocks_the_command(desk: Desk, tmp_path: Path) -> None:
+def test_a_receipt_signed_with_another_key_blocks_the_command(desk: Desk, tmp_path: Path) -> None:
     other = Ed25519PrivateKey.generate().public_key().public_bytes_raw()
     gate = Gate(desk, "--", "touch", "ran", cwd=tmp_path, ASSENT_RECEIPT_KEY=base64.b64encode(other).decode())
     gate.decide(approved=True)
@@ -310,7 +310,7 @@ def test_the_payload_cannot_override_the_displayed_command(name: str) -> None:
     assert done.exit_code == 2
 
 
-def test_a_missing_command_is_a_usage_error() -> None:
+def test_omitting_the_command_is_a_usage_error() -> None:
     assert here("gate", "--question", "Go?").exit_code == 2
 
 

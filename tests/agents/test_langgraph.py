@@ -442,7 +442,7 @@ def test_an_unreachable_server_rejects_in_run_and_raises_in_ask_and_resume(desk:
     assert "Could not ask a reviewer" in agent.heard["call-north"].text
 
 
-def test_resuming_with_other_terms_finds_the_original_question(desk: Desk) -> None:
+def test_resuming_with_different_terms_finds_the_original_question(desk: Desk) -> None:
     ran: list[Any] = []
     graph, (asked,) = desk.started(compiled({"deploy": deploying(ran)}), agent_id="first", ttl_seconds=600)
     desk.approve(asked)
@@ -494,7 +494,7 @@ def test_approvals_cannot_be_reused_from_a_past_checkpoint(desk: Desk) -> None:
 
 @dataclass
 class Late:
-    """A graph with the outdated state of a program that read it before another program advanced it."""
+    """A graph whose state is outdated, because another program advanced the graph after the state was read."""
 
     graph: Graph
     seen: StateSnapshot

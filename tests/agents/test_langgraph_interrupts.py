@@ -70,11 +70,11 @@ def test_the_graph_receives_only_allowed_decisions(allowed: set[str], *, said: b
     assert not (said and "respond" in allowed and found["type"] in {"approve", "edit"})
 
 
-def test_an_edit_is_a_rejection_if_edits_are_not_allowed() -> None:
+def test_an_edit_is_treated_as_a_rejection_if_edits_are_not_allowed() -> None:
     assert decision(batch("approve", "reject"), ended(edits={"version": "1.5"}))["type"] == "reject"
 
 
-def test_conflicting_answers_from_approvers_are_a_rejection() -> None:
+def test_conflicting_answers_from_approvers_are_treated_as_a_rejection() -> None:
     votes = [{"approved": True}, {"approved": True, "answers": {"respond": "Later."}}]
     found = decision(batch(*DECISIONS), ended(answers={"respond": "Later."}, all_responses=votes))
 
@@ -156,7 +156,7 @@ def test_different_questions_about_the_same_arguments_have_different_keys() -> N
     assert len(keys) == 2
 
 
-def test_equal_calls_in_one_batch_have_different_keys() -> None:
+def test_identical_calls_in_one_batch_have_different_keys() -> None:
     question = batch("approve")
 
     assert question.reviews[0].call("t", "i", 0).key != question.reviews[0].call("t", "i", 1).key

@@ -121,7 +121,7 @@ async def stopped(desk: Desk, agent: Agent[Any], thread: str, **options: Any) ->
             )
 
 
-async def test_calls_of_one_turn_are_asked_together_and_decided_separately(desk: Desk, thread: str) -> None:
+async def test_calls_in_one_turn_are_asked_about_together_and_decided_separately(desk: Desk, thread: str) -> None:
     work = Work()
     agent = work.agent([deploying("first", "c1"), deploying("second", "c2")])
     async with desk.client() as client:
@@ -226,7 +226,7 @@ async def test_the_context_is_not_saved_but_can_be_passed_on_resume(desk: Desk, 
     assert work.done == [("there", context)]
 
 
-async def test_calls_of_a_nested_agent_are_asked_about_and_can_resume_elsewhere(desk: Desk, thread: str) -> None:
+async def test_a_nested_agents_calls_need_approval_and_can_resume_in_another_process(desk: Desk, thread: str) -> None:
     work = Work()
     context = {"password": SECRET}
 
@@ -249,7 +249,7 @@ async def test_calls_of_a_nested_agent_are_asked_about_and_can_resume_elsewhere(
     assert result.final_output == "All done."
 
 
-async def test_shell_commands_are_shown_and_can_resume_elsewhere(desk: Desk, thread: str) -> None:
+async def test_shell_commands_are_shown_and_can_resume_in_another_process(desk: Desk, thread: str) -> None:
     work = Work()
     action = Action(commands=["make deploy"])
     call = ResponseFunctionShellToolCall(id="s", call_id="s1", type="shell_call", status="completed", action=action)
@@ -264,7 +264,7 @@ async def test_shell_commands_are_shown_and_can_resume_elsewhere(desk: Desk, thr
     assert work.done == [["make deploy"]]
 
 
-async def test_the_credentials_of_a_hosted_server_are_not_saved(desk: Desk, thread: str) -> None:
+async def test_a_hosted_servers_credentials_are_not_saved(desk: Desk, thread: str) -> None:
     work = Work()
     request = McpApprovalRequest(
         id="m1", name="drop", arguments='{"table": "users"}', server_label="tracker", type="mcp_approval_request"
@@ -315,7 +315,7 @@ async def test_a_tampered_state_runs_nothing(desk: Desk, thread: str) -> None:
     assert work.done == []
 
 
-async def test_an_approval_does_not_apply_to_another_state(desk: Desk, thread: str) -> None:
+async def test_an_approval_does_not_apply_to_a_different_state(desk: Desk, thread: str) -> None:
     work = Work()
     await stopped(desk, work.agent([deploying("staging", "c1")]), thread)
     (asked,) = await desk.asked()
@@ -343,7 +343,7 @@ async def test_resuming_from_an_unrelated_question_is_rejected(desk: Desk) -> No
             await Approvals(client=client).resume(Work().agent(), asked.id, run_config=QUIET)
 
 
-async def test_resuming_with_other_terms_runs_nothing(desk: Desk, thread: str) -> None:
+async def test_resuming_with_different_terms_runs_nothing(desk: Desk, thread: str) -> None:
     work = Work()
     await stopped(desk, work.agent([deploying("there", "c1")]), thread)
     (asked,) = await desk.asked()
@@ -388,7 +388,7 @@ async def test_an_unreachable_server_raises_before_any_tool_runs(thread: str) ->
     assert work.done == []
 
 
-async def test_an_approval_can_be_reused_if_once_is_disabled(desk: Desk, thread: str) -> None:
+async def test_an_approval_can_be_reused_if_the_once_option_is_disabled(desk: Desk, thread: str) -> None:
     work = Work()
     await stopped(desk, work.agent([deploying("again", "c1")]), thread)
     (asked,) = await desk.asked()

@@ -90,7 +90,9 @@ def deploying(call_id: str, **arguments: Any) -> ToolCallPart:
     return ToolCallPart("deploy", {"target": "production", **arguments}, call_id)
 
 
-async def test_calls_of_one_turn_are_asked_together_and_decided_separately(desk: Desk, approvals: Approvals) -> None:
+async def test_calls_in_one_turn_are_asked_about_together_and_decided_separately(
+    desk: Desk, approvals: Approvals
+) -> None:
     work = Work([[deploying("c1"), deploying("c2", target="staging")]])
     agent = work.deferring()
     stopped = await agent.run("Go.")

@@ -111,7 +111,7 @@ class Stream:
         return found
 
     async def body(self) -> bytes:
-        """Return the complete text of a response that is not endless."""
+        """Return the full text of a response that ends."""
         parts = [self._text]
         while not self._over:
             message = await self._next_message()

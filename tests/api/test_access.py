@@ -147,7 +147,7 @@ TABLE = (
     Case("GET", "/api/deliveries/{delivery_id}", 200, ("agent", *READERS), HIDDEN),
     Case("POST", "/api/deliveries/{delivery_id}/retry", 200, ADMINS, ("admin elsewhere",)),
     Case("GET", "/api/channels", 200, (*READERS, "admin elsewhere")),
-    # The secret is an environment variable of the server, which admins of a single project cannot reference.
+    # The channel's secret refers to a server environment variable, which admins of a single project may not do.
     Case("POST", "/api/channels", 201, ("owner",), body=CHANNEL),
     Case("GET", "/api/channels/{channel_id}", 200, READERS, ("admin elsewhere",)),
     Case("PATCH", "/api/channels/{channel_id}", 200, ADMINS, ("admin elsewhere",), body={"enabled": False}),
@@ -253,7 +253,7 @@ def operations(schema: dict[str, Any]) -> set[tuple[str, str]]:
 
 @dataclass
 class World:
-    """A node with every kind of caller, whose requests come from the address of another machine."""
+    """A node with callers of every kind, whose requests come from another machine's address."""
 
     node: Node
     secrets: dict[str, str | None]
@@ -329,7 +329,7 @@ class World:
         return {"breakpoint_id": breakpoint_id}
 
     async def target(self, case: Case) -> dict[str, str]:
-        """Create the objects that the path of the case refers to."""
+        """Create the objects that the case's path refers to."""
         number = str(next(_numbers))
         found = {"number": number, "n": "0", "project_id": "default", "name": f"name-{number}", "path": "kept.txt"}
         found |= await self._asked(case)
@@ -352,7 +352,7 @@ class World:
         return found
 
     async def _made(self, case: Case, number: str) -> dict[str, str]:
-        """Create the objects for which a single API request suffices."""
+        """Create the objects that need only a single API request."""
         found: dict[str, str] = {}
         for name, (path, body) in MADE.items():
             if f"{{{name}}}" in case.path:
@@ -525,7 +525,7 @@ def _without(ids: Iterable[str], text: str) -> str:
 
 @pytest.mark.parametrize("who", FOREIGN)
 async def test_inaccessible_objects_are_indistinguishable_from_nonexistent_ones(foreigners: World, who: str) -> None:
-    """The response for an existing id must not reveal more than the one for an invented id."""
+    """The response for an existing id must not reveal more than the response for a nonexistent id."""
     for case in TABLE:
         if "{breakpoint_id}" not in case.path or case.path in STREAMS:
             continue
@@ -592,7 +592,7 @@ async def test_a_token_creates_breakpoints_only_within_its_patterns(
     assert answer.status_code == expected
 
 
-async def test_gate_patterns_of_a_token_apply_to_a_gate_derived_from_the_title(world: World) -> None:
+async def test_a_tokens_gate_patterns_apply_to_a_gate_derived_from_the_title(world: World) -> None:
     token = await world.node.token("agent", gates=("ci.*",))
     body = {"agentId": "a", "title": "Deploy to production", "payload": {}}
     answer = await world.node.call("POST", "/api/breakpoints", token, json=body)
@@ -600,7 +600,7 @@ async def test_gate_patterns_of_a_token_apply_to_a_gate_derived_from_the_title(w
 
 
 async def test_a_project_admin_cannot_create_a_token_with_wider_access(world: World) -> None:
-    """A token never has more permissions than the one that creates it, even if it is for the owner of all projects."""
+    """A token cannot create a token with more permissions than its own, even one for the owner of all projects."""
     for kind in ("admin", "reviewer", "viewer"):
         body = {"kind": kind, "name": "climb", "person": "owner"}
         answer = await world.call("admin elsewhere", "POST", "/api/tokens", json=body)
@@ -610,7 +610,7 @@ async def test_a_project_admin_cannot_create_a_token_with_wider_access(world: Wo
     assert (own.json()["person"], own.json()["roles"]) == ("a-foreign-admin", ["admin"])
 
 
-async def test_a_token_has_no_more_roles_than_its_person(world: World) -> None:
+async def test_a_token_cannot_have_roles_that_its_person_lacks(world: World) -> None:
     for kind in ("reviewer", "rule-admin", "auditor"):
         body = {"kind": kind, "name": "more"}
         answer = await world.call("viewer", "POST", "/api/tokens", json=body)

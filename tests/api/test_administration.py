@@ -1,4 +1,4 @@
-"""Endpoints for people, groups, tokens, projects and policies, and those for operators."""
+"""Endpoints for people, groups, tokens, projects, policies and operators."""
 
 from typing import Any
 
@@ -96,7 +96,7 @@ async def test_a_token_is_shown_once_and_stored_as_a_hash(node: Node) -> None:
     assert made["token"] not in stored
 
 
-async def test_the_prefix_of_a_token_shows_its_kind(node: Node) -> None:
+async def test_a_tokens_prefix_shows_its_kind(node: Node) -> None:
     for kind, prefix in (("agent", "asta_"), ("reviewer", "astp_"), ("admin", "astp_"), ("metrics", "asts_")):
         made = (await admin(node, "POST", "/api/tokens", {"kind": kind, "name": "x"})).json()
         assert made["token"].startswith(prefix)
@@ -147,7 +147,7 @@ async def test_a_project_can_be_created_renamed_and_transferred(node: Node) -> N
     assert (await admin(node, "PATCH", "/api/projects/nowhere", {"name": "x"})).status_code == 404
 
 
-async def test_a_policy_is_replaced_as_a_whole(node: Node) -> None:
+async def test_a_policy_is_replaced_in_full(node: Node) -> None:
     assert (await admin(node, "GET", "/api/policy")).json() == {}
     whole = {"maxTtlSeconds": 60, "unknownExperts": "refuse"}
     assert (await admin(node, "PUT", "/api/policy", whole)).json() == whole
@@ -194,7 +194,7 @@ async def test_every_response_has_security_headers(node: Node) -> None:
         assert headers["referrer-policy"] == "no-referrer"
 
 
-async def test_only_an_admin_of_all_projects_creates_tokens_for_another_project(node: Node) -> None:
+async def test_only_an_admin_of_all_projects_can_create_tokens_for_another_project(node: Node) -> None:
     owner = await node.token("admin")
     await node.call("POST", "/api/projects", owner, json={"id": "second"})
     made = await node.call("POST", "/api/tokens", owner, json={"kind": "agent", "name": "x", "project": "second"})

@@ -1,4 +1,4 @@
-"""Every mutating endpoint either records an admin event, or is listed here with the reason why it does not."""
+"""Every mutating endpoint either records an admin event or is listed here with the reason it does not."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ NOT_ADMINISTRATIVE = {
     "POST /api/triggers/check": NOTHING,
 }
 Kept: TypeAlias = dict[str, Any]
-"""The ids returned by earlier requests, by their placeholders in paths and bodies."""
+"""The ids returned by earlier requests, keyed by the placeholders used in paths and bodies."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Act:
     keep: str = ""
     """The name under which the returned id is kept."""
     prepare: Callable[[Node, Kept], Awaitable[None]] | None = None
-    """Preparation before the request, which may record events too."""
+    """Runs before the request, and may record events of its own."""
     by: str = "admin"
 
 
@@ -209,7 +209,7 @@ async def test_every_mutating_endpoint_is_classified(sqlite_settings: Settings) 
     assert sorted(classified() - found) == []
 
 
-async def test_every_administrative_request_records_actor_before_and_after(
+async def test_every_administrative_request_records_the_actor_and_the_old_and_new_values(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOOK_SECRET", "whsec_" + "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3")

@@ -1,4 +1,4 @@
-"""Invalid input returns the same 4xx on both databases and changes nothing: no 5xx, stack trace or echoed secret."""
+"""Invalid input gets the same 4xx response on both databases, changes nothing and reveals no stack trace or secret."""
 
 import base64
 import gzip
@@ -20,7 +20,7 @@ CANARY = "s3cr3t-canary-7f1d"
 JSON = {"content-type": "application/json"}
 ONE = "/api/breakpoints/{id}"
 VALID_CREATE = {"agentId": "agent-1", "payload": {"question": "Deploy?"}}
-# Every endpoint with a JSON body, with a valid body.
+# Every endpoint that accepts a JSON body, with a valid example.
 WRITES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "create": ("POST", "/api/breakpoints", VALID_CREATE),
     "feedback": ("POST", ONE + "/feedback", {"comment": "Hm."}),
@@ -154,7 +154,7 @@ async def test_hostile_values_in_an_otherwise_valid_body_are_rejected(place: Pla
 
 
 @pytest.mark.parametrize("name", WRITES)
-async def test_any_body_other_than_an_object_returns_422(place: Place, name: str) -> None:
+async def test_any_json_body_other_than_an_object_returns_422(place: Place, name: str) -> None:
     method, path, _ = WRITES[name]
     before = await place.state()
     answers = {what: problem_of(await place.raw(method, path, body)) for what, body in WRONG_SHAPE.items()}
@@ -185,7 +185,7 @@ async def test_unknown_fields_are_rejected(place: Place, name: str) -> None:
         "",
     ],
 )
-async def test_a_body_with_another_media_type_than_json_returns_415(place: Place, name: str, kind: str) -> None:
+async def test_a_body_with_a_media_type_other_than_json_returns_415(place: Place, name: str, kind: str) -> None:
     method, path, *rest = WRITES.get(name) or BODYLESS[name]
     body = json.dumps(rest[0] if rest else {}).encode()
     before = await place.state()
@@ -211,7 +211,7 @@ async def test_compressed_bodies_return_415_to_prevent_zip_bombs(place: Place, n
 
 
 @pytest.mark.parametrize("name", BODYLESS)
-async def test_an_endpoint_without_fields_rejects_any_field(place: Place, name: str) -> None:
+async def test_an_endpoint_that_takes_no_fields_rejects_any_field(place: Place, name: str) -> None:
     method, path = BODYLESS[name]
     before = await place.state()
     for body in MALFORMED.values():
@@ -248,7 +248,7 @@ async def test_the_limit_applies_to_a_chunked_body_without_a_length(place: Place
 
 
 @pytest.mark.parametrize("name", [*WRITES, *BODYLESS])
-async def test_every_writing_endpoint_returns_413_for_two_mebibytes(place: Place, name: str) -> None:
+async def test_every_mutating_endpoint_returns_413_for_two_mebibytes(place: Place, name: str) -> None:
     method, path, *_ = WRITES.get(name) or BODYLESS[name]
     before = await place.state()
     assert problem_of(await place.raw(method, path, b" " * (2 * MAX_BODY))) == (413, "too_large")
@@ -588,7 +588,7 @@ async def test_an_id_with_an_extra_character_returns_404(place: Place) -> None:
         assert problem_of(answer) == (404, "not_found")
 
 
-async def test_a_file_number_past_the_last_returns_404(place: Place) -> None:
+async def test_a_file_number_past_the_last_file_returns_404(place: Place) -> None:
     assert problem_of(await place.send("GET", f"{ONE}/files/0")) == (404, "not_found")
 
 
@@ -786,7 +786,7 @@ async def test_a_405_lists_the_allowed_methods(place: Place) -> None:
 
 
 async def test_all_fields_at_their_limits_are_accepted_together(place: Place) -> None:
-    """All texts are four-byte characters, so that rows and index entries are as large as possible."""
+    """All texts consist of four-byte characters, so that rows and index entries are as large as possible."""
     body = {
         "agentId": EMOJI * 200,
         "runId": EMOJI * 200,

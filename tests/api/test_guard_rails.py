@@ -1,4 +1,4 @@
-"""Agents cannot evade rules: not with other patterns, hidden tags or contradictory values, nor read others' data."""
+"""Agents cannot evade rules with patterns, hidden tags or contradictory values, and cannot read each other's data."""
 
 from typing import Any
 

@@ -62,8 +62,8 @@ CHECKS = (
     "ignored_auth",
 )
 
-# Errors that a valid request can still get: a schema cannot express NUL, numbers above 2^53, or how a value relates to
-# other fields and stored data.
+# Errors that a schema-valid request can still cause: a schema cannot express NUL, numbers above 2^53, or how a value
+# relates to other fields and stored data.
 POSSIBLE = ["2xx", "400", "401", "403", "404", "409", "412", "422"]
 
 
@@ -133,7 +133,7 @@ async def test_everything_under_api_requires_a_token_and_documents_it(shared: No
 
 
 def _testable(process: Process) -> dict[str, Any]:
-    """Remove operations that wait, which are covered by test_waiting."""
+    """Exclude operations that wait, because test_waiting covers them."""
     document: dict[str, Any] = httpx2.get(f"{process.url}/openapi.json", timeout=30).json()
     for path in STREAMS:
         del document["paths"][path]

@@ -11,7 +11,7 @@ def answered() -> list[Finding]:
     return [Finding(test, file, 1, "said") for test, file in ANSWERS]
 
 
-def test_a_skipped_component_counts_as_not_checked() -> None:
+def test_a_skipped_component_counts_as_unchecked() -> None:
     assert unasked({"dependencies": [GOOD, BAD]}) is None
     assert "1 of 2" in str(unasked({"dependencies": [GOOD, PASSED_OVER]}))
     assert "cannot be reached" in str(unasked(None))

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
-# Files that may sleep, with the reason why they cannot wait for a signal.
+# Files whose code may sleep, each with the reason it cannot wait for a signal.
 MAY_SLEEP = {
     "tests/support/until.py": "polls for changes that send no signal",
     "tests/support/cluster.py": "polls a starting PostgreSQL until it is ready",

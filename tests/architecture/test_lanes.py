@@ -12,7 +12,7 @@ from tests.support.lanes import BOTH_DATABASES, FULL, Shard
 
 ROOT = Path(__file__).parents[2]
 SMALL = "tests/mutation"
-"""A folder that contains tests of both lanes and that pytest collects quickly."""
+"""A folder with tests from both lanes that pytest collects quickly."""
 _TEST = re.compile(r"^(?:async )?def (test_\w+)", re.MULTILINE)
 
 
@@ -60,7 +60,7 @@ def test_a_commit_count_selects_a_shard() -> None:
     assert Shard.parse("1234/12") == Shard(10, 12)
 
 
-def test_the_test_lane_omits_the_full_tests_except_those_of_one_shard() -> None:
+def test_the_test_lane_skips_the_slow_tests_outside_the_full_shard() -> None:
     everything, test = collected(), collected("--lane", "test")
     assert everything - test == {each for each in everything if each.startswith(tuple(FULL))} != set()
     assert collected("--lane", "test", "--full-shard", "0/1") == everything

@@ -1,4 +1,4 @@
-"""Finds or installs a Chromium for the browser tests: `python -m tests.browser.chromium`."""
+"""Finds or installs Chromium for the browser tests: `python -m tests.browser.chromium`."""
 
 import functools
 import os
@@ -28,7 +28,7 @@ NONE = (
 
 @functools.cache
 def executable() -> str | None:
-    """Return the path of a Chromium: from the PATH, or else Playwright's; None if neither exists."""
+    """Return the path to Chromium: the one on the PATH, or else Playwright's; None if neither exists."""
     return _on_path() or _from_playwright()
 
 

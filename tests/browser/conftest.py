@@ -67,7 +67,7 @@ class World:
         return httpx2.request(method, self.url + path, headers=headers, timeout=60, **options)
 
     def link(self, name: str) -> str:
-        """Create a one-time link directly in the data, as `assent user link` does while the server is running."""
+        """Create a sign-in link directly in the data, as `assent user link` does while the server is running."""
 
         async def make() -> str:
             async with running_node(self.settings) as node:
@@ -149,7 +149,7 @@ Opener = Callable[..., BrowserContext]
 
 @pytest.fixture
 def opened(chromium: Browser) -> Iterator[Opener]:
-    """Open browser contexts, by default without scripts, that are closed after the test."""
+    """Open browser contexts (without scripts by default) and close them after the test."""
     contexts: list[BrowserContext] = []
 
     def open_context(*, scripts: bool = False, width: int = 1280, **options: Any) -> BrowserContext:
@@ -204,7 +204,7 @@ def desk(opened: Opener, states: dict[str, Any]) -> Desk:
 
 @pytest.fixture
 def patient_desk(opened: Opener, patient_world: World, chromium: Browser) -> Desk:
-    """The same as `desk`, on the server with an undo window."""
+    """Like `desk`, but on the server with an undo window."""
 
     def sit(name: str = "ann", **options: Any) -> Page:
         state = signed_in_state(patient_world, chromium, name)

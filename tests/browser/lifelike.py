@@ -360,7 +360,7 @@ SECRETS = {
     "GITHUB_HOOK": "shh",
     "CI_HOOK": "whsec_YSBzZWNyZXQgb2YgMjQgYnl0ZXMgb3Igc28=",
 }
-"""Environment variables of the server, with the secrets of the channels."""
+"""The server's environment variables, which contain the channels' secrets."""
 CHANNELS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("chat", "slack", {"token": "env:SLACK_TOKEN", "signingSecret": "env:SLACK_SIGNING", "room": "#releases"}),
     ("mail", "email", {"host": "smtp.shop.example", "from": "Assent <assent@shop.example>", "user": "assent",

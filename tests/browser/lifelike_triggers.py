@@ -1,4 +1,4 @@
-"""The triggers of the realistic project: sources, triggers, events and the runs they started."""
+"""The realistic project's triggers: sources, triggers, events and the runs they started."""
 
 from dataclasses import replace
 from functools import partial

@@ -1,4 +1,4 @@
-"""The position of the cursor after a decision, scrolling, menus, and the editors of arguments."""
+"""The position of the cursor after a decision, scrolling, menus, and argument editors."""
 
 import re
 from typing import Any
@@ -44,7 +44,7 @@ def test_a_decision_opens_the_next_row_instead_of_the_first(world: World, desk: 
     expect(headline(page)).to_have_text("Row 5")
     expect(page.locator(".row.here .title")).to_have_text("Row 5")
     approve(page)
-    # After the last row, the list continues at the top, where the first key press must not act on a high-risk item.
+    # After the last row, the cursor wraps to the top, where the first key press must not act on a high-risk item.
     expect(headline(page)).to_have_text("Row 0")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -56,14 +56,14 @@ def test_a_decision_opens_the_next_row_instead_of_the_first(world: World, desk: 
     expect(page.get_by_label("Type the gate name to approve")).to_be_visible()
 
 
-def test_the_row_of_the_open_breakpoint_is_scrolled_into_view(world: World, desk: Desk, tag: str) -> None:
+def test_the_open_breakpoints_row_is_scrolled_into_view(world: World, desk: Desk, tag: str) -> None:
     made = [world.create(title=f"Row {n:02}", tags=[tag], ttlSeconds=3600 + n) for n in range(40)]
     page = desk()
     at(page, world, f"/breakpoints/{made[35]['id']}?tag={tag}")
     expect(page.locator(".row", has_text="Row 35")).to_be_in_viewport()
 
 
-def test_opening_a_menu_closes_the_other_and_escape_closes_it(world: World, desk: Desk, tag: str) -> None:
+def test_opening_a_menu_closes_any_other_and_escape_closes_the_open_menu(world: World, desk: Desk, tag: str) -> None:
     made = world.create(title="Menus", tags=[tag])
     page = desk()
     at(page, world, f"/breakpoints/{made['id']}?tag={tag}")
@@ -94,7 +94,7 @@ def test_a_search_without_results_shows_the_number_of_pending_breakpoints(world:
     world.create(title="Behind the search", tags=[tag])
     page = desk()
     at(page, world, "/?q=zebra-in-the-mist")
-    said = re.compile(r"No results for “zebra-in-the-mist”; \d+ pending")
+    said = re.compile(r"No results for “zebra-in-the-mist”\. \d+ pending")
     expect(page.locator("#rows")).to_contain_text(said)
     expect(page.locator("#detail")).to_contain_text(said)
     expect(page.locator("#detail")).not_to_contain_text("All clear")

@@ -1,4 +1,4 @@
-"""A live refresh that is lost, aborted or fails is retried, and until then the page does not show “Live”."""
+"""Lost, aborted and failed live refreshes are retried; until then, the page does not show “Live”."""
 
 import re
 from collections.abc import Callable

@@ -55,7 +55,7 @@ def test_the_empty_inbox_shows_the_first_request_live(empty: World, state: Any, 
     expect(page.get_by_text("Connect your first agent")).to_have_count(0)
 
 
-def test_every_snippet_contains_the_server_url_without_scripts(empty: World, state: Any, opened: Opener) -> None:
+def test_every_snippet_contains_the_server_url_even_without_scripts(empty: World, state: Any, opened: Opener) -> None:
     page = opened(storage_state=state).new_page()
     page.goto(empty.url)
     for name in SNIPPETS:

@@ -15,7 +15,7 @@ Background = Callable[..., "Future[dict[str, Any]]"]
 
 @pytest.fixture
 def tag(request: pytest.FixtureRequest) -> str:
-    """A tag that is unique to each test, so that its list contains only its own breakpoints."""
+    """A tag that is unique to each test, so that the test's list contains only its own breakpoints."""
     return re.sub("[^a-z0-9]+", "-", request.node.name.lower())[:90]
 
 
@@ -61,7 +61,7 @@ def test_the_list_can_be_cleared_with_only_the_keyboard(
     page.keyboard.press("a")
     expect(page.get_by_role("dialog")).to_be_visible()
     page.keyboard.press("Enter")
-    expect(page.locator("#detail")).to_contain_text(re.compile("All clear.|No results; .* pending"))
+    expect(page.locator("#detail")).to_contain_text(re.compile(r"All clear.|No results\. .* pending"))
     outcomes = [(each.result(30)["decision"], each.result(30)["result"].get("feedback")) for each in waits]
     assert outcomes == [("approved", None), ("rejected", "Not today."), ("approved", None)]
 
@@ -188,7 +188,7 @@ def test_an_undone_answer_is_never_visible_to_the_agent(patient_world: World, pa
     assert patient_world.status(created["id"])["version"] == created["version"]
 
 
-def test_a_bulk_answer_can_be_undone_as_a_whole(patient_world: World, patient_desk: Desk, tag: str) -> None:
+def test_a_bulk_answer_can_be_undone_in_one_step(patient_world: World, patient_desk: Desk, tag: str) -> None:
     same = {"breakpointId": "star.repo", "question": "Star?"}
     made = [patient_world.create(title=f"Star {n}", tags=[tag], ttlSeconds=3600 + n, payload=same) for n in range(3)]
     stop = patient_world.create(title="Hard stop", tags=[tag], ttlSeconds=3700, payload=same | {"hardStop": True})
@@ -212,7 +212,7 @@ def test_a_bulk_answer_can_be_undone_as_a_whole(patient_world: World, patient_de
         assert patient_world.status(each["id"])["status"] == "waiting"
 
 
-def test_a_reviewer_sees_the_decision_of_another_reviewer_live(world: World, desk: Desk, tag: str) -> None:
+def test_a_reviewer_sees_another_reviewers_decision_live(world: World, desk: Desk, tag: str) -> None:
     created = world.create(title="Who is first", tags=[tag])
     ann, bea = desk("ann"), desk("bea")
     for page in (ann, bea):
@@ -267,7 +267,7 @@ def test_new_items_appear_live_and_update_the_counts(world: World, desk: Desk, t
     expect(page).to_have_title(f"({before + 1}) Inbox · Assent")
 
 
-def test_one_stream_serves_all_tabs(world: World, desk: Desk, tag: str) -> None:
+def test_all_tabs_share_one_stream(world: World, desk: Desk, tag: str) -> None:
     first = desk()
     at_list(first, world, tag)
     tabs = [first, *(first.context.new_page() for _ in range(7))]
@@ -282,7 +282,7 @@ def test_one_stream_serves_all_tabs(world: World, desk: Desk, tag: str) -> None:
         expect(rows(page)).to_have_count(2)
 
 
-def test_a_lost_connection_is_shown_and_recovers(world: World, desk: Desk, tag: str) -> None:
+def test_a_lost_connection_is_shown_and_restored(world: World, desk: Desk, tag: str) -> None:
     page = desk()
     at_list(page, world, tag)
     page.context.set_offline(offline=True)

@@ -1,4 +1,4 @@
-"""Text is kept if the session ends while a person is typing, also with scripts and after signing in in another tab."""
+"""Text is kept if the session ends while a person is typing, even with scripts or after signing in from another tab."""
 
 import pytest
 from playwright.sync_api import expect

@@ -21,7 +21,7 @@ from tests.support.nodes import running_node, server
 
 LONG = ("averylongnamewithoutanyplacetobreakit" * 6)[:200]
 NAMED = ("channels", "sources", "triggers", "tokens")
-"""Tables whose names are lengthened after the data was created, because other rows refer to them by ID."""
+"""Tables whose names can be lengthened after the data is created, because other rows refer to their rows by ID."""
 
 
 def _add_long_names(settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""Every page is accessible, fits on phones, and does not run content by agents."""
+"""Every page is accessible, fits on phones, and never runs scripts from agents."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -137,7 +137,7 @@ def test_pages_pass_axe_and_do_not_scroll_sideways(
 
 
 def test_buttons_are_large_enough_to_tap(world: World, opened: Opener, ann_state: Any, rich: str) -> None:
-    """At least 24 px (WCAG 2.5.8), and 48 px for the two buttons that decide."""
+    """At least 24 px (WCAG 2.5.8), and 48 px for the Approve and Reject buttons."""
     page = opened(scripts=True, width=PHONE, storage_state=ann_state).new_page()
     page.goto(world.url + rich)
     for name in ("Canary…", "Reject…"):
@@ -157,9 +157,9 @@ AT_ONCE = 24
 def test_agent_content_never_runs_scripts_or_contacts_other_servers(
     world: World, opened: Opener, ann_state: Any
 ) -> None:
-    """With every attack in every field, there are no dialogs, requests to other servers or policy violations.
+    """Even with every attack in every field, there are no dialogs, requests to other servers or policy violations.
 
-    Frames with HTML by agents are exempt: there, the content security policy is expected to block scripts.
+    Frames with HTML from agents are exempt: there, the content security policy is expected to block scripts.
     """
     page = opened(scripts=True, storage_state=ann_state).new_page()
     seen: list[str] = []

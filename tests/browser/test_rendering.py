@@ -1,4 +1,4 @@
-"""Content by agents in a real browser with scripts: it is rendered, but it is inert."""
+"""Content from agents in a real browser with scripts: it is rendered but inert."""
 
 import socket
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def stranger() -> Iterator[socket.socket]:
         yield listening
 
 
-def test_html_by_agents_is_rendered_in_an_inert_frame(
+def test_html_from_agents_is_rendered_in_an_inert_frame(
     world: World, opened: Opener, ann_state: Any, stranger: socket.socket
 ) -> None:
     evil = f"http://127.0.0.1:{stranger.getsockname()[1]}"

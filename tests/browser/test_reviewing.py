@@ -12,7 +12,7 @@ from tests.browser.conftest import Opener, World
 Background = Callable[..., "Future[dict[str, Any]]"]
 
 
-def test_a_waiting_agent_receives_the_approval_of_an_invited_reviewer(
+def test_a_waiting_agent_receives_an_invited_reviewers_approval(
     world: World, opened: Opener, background: Background
 ) -> None:
     created = world.create(title="Ship build 4812", payload={"question": "Is it ready?", "context": {"files": [

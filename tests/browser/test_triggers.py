@@ -92,7 +92,7 @@ def write(root: Page, world: World, name: str, source: str, *, hold: bool = Fals
 
 
 def post(world: World, source: str, delivery: str, **changes: Any) -> httpx2.Response:
-    """Post the event of a failed build with a signature, as GitHub does."""
+    """Post a signed event about a failed build, as GitHub does."""
     run = {
         "id": 30433642, "name": "CI", "head_branch": "main", "head_sha": "acb5820ced9479c074f688cc328bf03f341a511d",
         "conclusion": "failure", "event": "push", "status": "completed", "run_attempt": 1,
@@ -126,7 +126,7 @@ def follow(page: Page, world: World, event: str, state: str) -> None:
 
 
 def waiting_run(page: Page) -> None:
-    """Reload the page of a run until it waits for an answer."""
+    """Reload a run's page until the run waits for an answer."""
     while not page.get_by_text("Waiting for an answer.").count():
         page.reload()
 

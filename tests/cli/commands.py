@@ -1,4 +1,4 @@
-"""Helpers that run commands, as separate processes or, if only the data matters, in this process."""
+"""Helpers that run commands: as separate processes, or in this process if only the data matters."""
 
 import json
 import os
@@ -84,7 +84,7 @@ def asked_as(process: subprocess.Popen[str]) -> str:
 
 
 def here(*arguments: str, stdin: str | None = None, **env: str) -> Result:
-    """Run a command in this process, which imports the server only once for many commands."""
+    """Run a command in this process, so that many commands import the server only once."""
     variables: dict[str, str | None] = {name: None for name in os.environ if name.startswith("ASSENT_")}
     return CliRunner(env=variables | env).invoke(app, list(arguments), input=stdin)
 

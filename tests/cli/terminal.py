@@ -1,4 +1,4 @@
-"""A person at a real pseudo-terminal: reads what a program shows, and types."""
+"""A person at a real pseudo-terminal who reads a program's output and types."""
 
 import fcntl
 import os

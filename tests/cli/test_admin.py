@@ -218,7 +218,7 @@ def test_only_the_first_start_creates_an_agent_token(data: str) -> None:
     assert first["signInLink"] != second["signInLink"]
 
 
-def test_links_and_commands_in_the_welcome_can_be_copied(capsys: pytest.CaptureFixture[str]) -> None:
+def test_links_and_commands_in_the_welcome_message_can_be_copied(capsys: pytest.CaptureFixture[str]) -> None:
     link, token = "http://127.0.0.1:7373/sign-in/astl_" + "x" * 49, "asta_" + "y" * 49
 
     print_welcome({"url": "http://127.0.0.1:7373", "signInLink": link, "agentToken": token})
@@ -268,7 +268,7 @@ def test_a_signed_in_person_can_create_tokens_only_for_themselves(desk: Desk) ->
     assert run("token", "create", "--kind", "viewer", "--name", "x", "--signed-in", env=desk.as_agent()).returncode != 0
 
 
-def test_the_operator_can_change_a_home_project_and_confirm_a_reset(tmp_path: Path) -> None:
+def test_the_operator_can_change_a_home_project_but_not_confirm_a_nonexistent_reset(tmp_path: Path) -> None:
     at = ("--data", str(tmp_path))
     here_json("user", "create", "bob", "--role", "reviewer", *at)
     assert here_json("user", "home", "bob", "*", *at) == {"name": "bob", "home": "*"}

@@ -124,7 +124,7 @@ READS_DATA: dict[str, tuple[str, ...]] = {
     "trigger validate": (),
     "user list": (),
 }
-"""Commands on the data that change nothing for which events are recorded, with their arguments."""
+"""Commands that use the data directly but record no event, with their arguments."""
 ASKING = """
 from assent import process
 
@@ -199,7 +199,7 @@ def fill_original(place: Place) -> None:
 
 
 def back_up_and_remove(place: Place) -> None:
-    """Replace the data with a backup; the restored data has the same events and one more."""
+    """Back up the data, then delete it; the restored data has the same events and one more."""
     assert here("backup", str(place.folder / "saved.tar"), "--data", str(place.data)).exit_code == 0
     place.new()
     shutil.rmtree(place.data)
@@ -266,7 +266,7 @@ def fail_a_run(place: Place) -> None:
 
 
 def refuse_a_delivery(place: Place) -> None:
-    """Create a dead delivery, whose receiver responds with 400."""
+    """Create a dead delivery by having its receiver respond with 400."""
     with scripted([Say(400, {})]) as receiver:
         asked = place.desk.asked(callback_url=f"{receiver.url}/refused")
         place.kept["delivery_id"] = settled(place.desk, asked.id, "dead")
@@ -319,7 +319,7 @@ CALLS = [
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Place]:
-    """A place with a server that can send to this machine and has two registered processes."""
+    """A place with a server that can send requests to this machine and has two registered processes."""
     place = Place(tmp_path, {"folder": str(tmp_path)})
     agent, admin = prepared(place.settings, "agent", "admin")
     place.settings.process_folder.mkdir(parents=True)
@@ -346,7 +346,7 @@ def test_every_command_is_classified_once() -> None:
     assert sorted(listed) == sorted(found)
 
 
-def test_commands_on_the_data_either_record_an_event_or_only_read() -> None:
+def test_commands_that_use_the_data_directly_either_record_an_event_or_only_read() -> None:
     assert on_the_data() - {"worker"} == {each.command for each in ACTS} | SERVED | set(READS_DATA)
 
 
@@ -365,7 +365,7 @@ def test_every_act_has_a_known_event_type() -> None:
     assert {each.type for each in (*ACTS, *CALLS)} <= set(TYPES)
 
 
-def test_every_command_on_the_data_records_an_event_with_actor_before_and_after(place: Place) -> None:
+def test_every_command_that_changes_data_directly_records_the_actor_and_the_old_and_new_values(place: Place) -> None:
     assert here("user", "list", "--data", str(place.data)).exit_code == 0
     for act in ACTS:
         if act.prepare is not None:
@@ -382,7 +382,7 @@ def test_every_command_on_the_data_records_an_event_with_actor_before_and_after(
     assert here_json("audit", "verify", "--data", str(place.data))["findings"] == []
 
 
-def test_every_command_over_http_records_an_event_with_actor_token_before_and_after(served: Place) -> None:
+def test_every_command_over_http_records_the_actor_the_token_and_the_old_and_new_values(served: Place) -> None:
     tokens = {"admin": served.desk.reviewer_token, "agent": served.desk.agent_token}
     actors = {"admin": "person:owner", "agent": "agent:"}
     for act in CALLS:
@@ -424,7 +424,7 @@ def test_read_only_commands_record_no_event(place: Place) -> None:
         assert place.new() == [], command
 
 
-def test_starting_a_server_records_the_first_token_the_link_and_the_configured_objects(place: Place) -> None:
+def test_starting_a_server_records_the_first_token_the_sign_in_link_and_the_configured_objects(place: Place) -> None:
     (place.folder / "assent.yaml").write_text(ASSENT_YAML)
     port = free_port()
     called = [*COMMAND, "serve", "--port", str(port), "--data", str(place.data)]

@@ -28,7 +28,7 @@ def place(settings: Settings) -> tuple[str, str]:
     return ("--data", str(settings.data_dir))
 
 
-def test_untouched_data_verifies_with_exit_code_0(sqlite_settings: Settings, lived: dict[str, str]) -> None:
+def test_verifying_untouched_data_exits_with_code_0(sqlite_settings: Settings, lived: dict[str, str]) -> None:
     done = here("audit", "verify", *place(sqlite_settings))
     counted = here_json("audit", "verify", *place(sqlite_settings))
 
@@ -38,7 +38,7 @@ def test_untouched_data_verifies_with_exit_code_0(sqlite_settings: Settings, liv
     assert counted["findings"] == []
 
 
-def test_every_finding_is_listed_with_exit_code_1(sqlite_settings: Settings, lived: dict[str, str]) -> None:
+def test_every_finding_is_listed_and_the_exit_code_is_1(sqlite_settings: Settings, lived: dict[str, str]) -> None:
     with unlocked(sqlite_settings) as opened:
         opened.run("UPDATE assent_events SET actor = 'person:eve' WHERE breakpoint_id = :id", id=lived["rejected"])
 

@@ -113,7 +113,7 @@ def test_a_rejected_backup_or_restore_prints_one_line_and_changes_nothing(
     assert sorted(path.name for path in tmp_path.rglob("*")) == before
 
 
-def test_a_backup_of_the_other_database_type_is_rejected(
+def test_a_backup_of_a_different_database_type_is_rejected(
     data: Path, postgres_settings: Settings, tmp_path: Path
 ) -> None:
     here_json("backup", str(tmp_path / "b.tar"), "--data", str(data))

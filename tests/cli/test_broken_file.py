@@ -79,7 +79,7 @@ def on_the_data() -> set[str]:
     }
 
 
-def test_every_command_on_the_data_is_listed_in_the_table() -> None:
+def test_every_command_that_uses_the_data_directly_is_listed_in_the_table() -> None:
     assert on_the_data() == set(ARGUMENTS) | NEEDS_THE_FILE
 
 
@@ -99,7 +99,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("command", ARGUMENTS)
-def test_a_command_on_the_data_works_with_an_invalid_file(place: Path, command: str) -> None:
+def test_a_command_that_uses_the_data_directly_works_with_an_invalid_file(place: Path, command: str) -> None:
     called = (*command.split(), *ARGUMENTS[command])
     without = here(*called, "--data", "one", stdin="correct horse battery\n")
     (place / "saved.tar").unlink(missing_ok=True)
@@ -111,7 +111,7 @@ def test_a_command_on_the_data_works_with_an_invalid_file(place: Path, command: 
 
 
 @pytest.mark.parametrize("mistake", BROKEN)
-def test_unrelated_mistakes_in_the_file_do_not_block_a_new_user(place: Path, mistake: str) -> None:
+def test_unrelated_mistakes_in_the_file_do_not_prevent_creating_a_user(place: Path, mistake: str) -> None:
     (place / "assent.yaml").write_text(BROKEN[mistake])
     done = here("user", "create", "ada", "--role", "reviewer")
 
@@ -149,7 +149,7 @@ def test_an_explicit_data_directory_overrides_an_unparsable_file(place: Path) ->
     assert not (place / "elsewhere").exists()
 
 
-def test_a_command_on_the_data_still_reads_its_own_settings_from_the_file(place: Path) -> None:
+def test_a_command_that_uses_the_data_directly_still_reads_its_own_settings_from_the_file(place: Path) -> None:
     (place / "assent.yaml").write_text("data_dir: elsewhere\npublic_url: https://assent.example\n" + SOURCES)
     done = here("user", "create", "ada", "--role", "reviewer", "--json")
 

@@ -33,7 +33,7 @@ def every_group() -> Iterator[str]:
     yield from (name for name in HOMES if isinstance(loaded(name), TyperGroup))
 
 
-def test_every_command_of_a_module_is_registered() -> None:
+def test_every_command_in_a_module_is_registered() -> None:
     modules = {home.module for home in HOMES.values()}
     homes = {each: set(get_group(import_module(each).app).commands) for each in modules}
 
@@ -52,7 +52,7 @@ def test_every_command_has_json_output_and_help(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_shows_no_python_type(name: str) -> None:
+def test_help_shows_no_python_types(name: str) -> None:
     done = here(*name.split(), "--help", COLUMNS="250")
 
     assert done.exit_code == 0
@@ -61,7 +61,7 @@ def test_help_shows_no_python_type(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(every_group()))
-def test_group_help_shows_no_python_type(name: str) -> None:
+def test_group_help_shows_no_python_types(name: str) -> None:
     done = here(*name.split(), "--help", COLUMNS="250")
 
     assert done.exit_code == 0
@@ -115,7 +115,7 @@ def test_help_lists_every_command_under_its_heading() -> None:
     assert all(home.heading in shown for home in HOMES.values())
 
 
-def test_help_loads_no_server_module() -> None:
+def test_help_loads_no_server_modules() -> None:
     code = "import sys; from assent.cli.main import app; app(['--help'], standalone_mode=False); print([*sys.modules])"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
@@ -124,7 +124,7 @@ def test_help_loads_no_server_module() -> None:
 
 
 @pytest.mark.parametrize("name", ["token", "audit", "secrets", "worker", "migrate", "backup", "import"])
-def test_a_command_on_the_data_loads_no_api_or_web_module(name: str) -> None:
+def test_a_command_that_uses_the_data_directly_loads_no_api_or_web_modules(name: str) -> None:
     code = f"import sys; from assent.cli.main import loaded; loaded({name!r}); print([*sys.modules])"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 

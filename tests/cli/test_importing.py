@@ -141,7 +141,7 @@ def test_skipped_items_are_listed_with_a_reason(original: OriginalService, env: 
     assert "t0p-s3cret" not in json.dumps(done)
 
 
-async def test_an_imported_release_keeps_its_time_and_text_and_is_marked(
+async def test_an_imported_release_keeps_its_time_and_text_and_is_marked_as_imported(
     original: OriginalService, settings: Settings
 ) -> None:
     asked = original.create(QUESTION, title="Deploy", tags='["prod","web"]', run_id="run-1", ttl_seconds=3600)
@@ -229,7 +229,9 @@ def test_an_invalid_rule_aborts_the_import_before_it_starts(
     assert here_json("audit", "verify", **env)["breakpoints"] == 0
 
 
-def test_breakpoints_that_ended_later_are_imported_next_time(original: OriginalService, env: dict[str, str]) -> None:
+def test_breakpoints_that_end_after_an_import_are_imported_by_the_next_one(
+    original: OriginalService, env: dict[str, str]
+) -> None:
     waiting = original.create(QUESTION)
     assert imported(original, env)["imported"] == []
     original.feedback(waiting, "ann", "Go.", minute(5), release=True)
@@ -258,7 +260,7 @@ def test_the_import_does_not_modify_the_original_file(original: OriginalService,
 
 
 @pytest.mark.parametrize("content", [None, b"not a database, but long enough to look at", b""])
-def test_a_file_of_another_program_is_rejected(
+def test_a_file_from_another_program_is_rejected(
     tmp_path: Path, sqlite_settings: Settings, content: bytes | None
 ) -> None:
     file = tmp_path / "other.db"

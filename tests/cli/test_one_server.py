@@ -41,7 +41,7 @@ def test_a_second_server_is_also_detected_through_a_symlink(desk: Desk, tmp_path
     assert desk.url in done.stderr
 
 
-def test_commands_on_the_data_work_while_a_server_is_running(desk: Desk) -> None:
+def test_commands_that_use_the_data_directly_work_while_a_server_is_running(desk: Desk) -> None:
     assert here("token", "list", "--data", str(desk.data)).exit_code == 0
 
 

@@ -59,7 +59,7 @@ def test_backups_and_restored_files_are_private(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o750, 0o705, 0o755])
-def test_serve_and_check_warn_about_a_directory_that_others_can_read(tmp_path: Path, mode: int) -> None:
+def test_serve_and_check_warn_about_a_directory_that_other_users_can_read(tmp_path: Path, mode: int) -> None:
     data = tmp_path / "data"
     created(data)
     data.chmod(mode)
@@ -81,7 +81,7 @@ def test_a_private_directory_causes_no_warning(tmp_path: Path) -> None:
     assert start_warnings(Settings(data_dir=tmp_path / "data")) == []
 
 
-def test_doctor_warns_about_a_directory_that_others_can_read(tmp_path: Path) -> None:
+def test_the_doctor_warns_about_a_directory_that_other_users_can_read(tmp_path: Path) -> None:
     data = tmp_path / "data"
     created(data)
     data.chmod(0o755)

@@ -375,7 +375,7 @@ class World:
         return "ok"
 
     def read(self, actor: str, number: int) -> str:
-        """Read a breakpoint, which ends it if it is overdue."""
+        """Read a breakpoint, ending it if it is overdue."""
         bp = self.breakpoints[number]
         self.time_out(bp)
         return "not_found" if actor in AGENTS and bp["creator"] != actor else "ok"

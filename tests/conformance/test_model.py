@@ -22,7 +22,7 @@ def enders(run: Walk) -> set[str]:
 
 
 def complete(run: Walk) -> bool:
-    """Return whether the walk has enough steps and rare outcomes. Continue for up to five times as many steps."""
+    """Return whether the walk has enough steps and enough rare outcomes, or five times as many steps."""
     return run.steps >= STEPS and (enders(run) >= RULES or run.steps >= 5 * STEPS)
 
 

@@ -406,7 +406,7 @@ class Walk:
     def _command(self, walker: int) -> "Job":
         chance, numbers = self.chance, self.open[walker]
         for number in list(numbers):
-            # Commands on ended breakpoints must fail, so use these a few more times before abandoning them.
+            # Commands on ended breakpoints must fail, so use these breakpoints a few more times before abandoning them.
             if self.world.breakpoints[number]["status"] != "waiting" and chance.random() < 0.3:
                 numbers.remove(number)
         if not numbers or (len(numbers) < 3 and chance.random() < 0.15):
@@ -493,7 +493,7 @@ class Walk:
 
 @dataclass(frozen=True)
 class Job:
-    """A command to run on each database, with the outcome in the model."""
+    """A command to run on each database, with its outcome in the model."""
 
     kind: str
     text: str

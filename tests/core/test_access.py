@@ -1,4 +1,4 @@
-"""The permission table, repeated here independently from the specification."""
+"""The permission table, transcribed independently from the specification."""
 
 import pytest
 from hypothesis import given

@@ -118,7 +118,7 @@ def test_strict_parsing_restores_any_serialized_value(value: Any, ascii_only: bo
     st.binary(max_size=40) | st.text(st.sampled_from('[]{}",:0123456789.eE+-tfn\\u \n'), max_size=30).map(str.encode)
 )
 @example(b'{"a":1}')
-def test_accepted_input_is_parsed_the_same_as_by_the_json_module(body: bytes) -> None:
+def test_accepted_input_is_parsed_exactly_as_the_json_module_parses_it(body: bytes) -> None:
     try:
         value = strict_loads(body)
     except MalformedJson:
@@ -161,7 +161,7 @@ def test_canonical_output_conforms_to_rfc_8785_for_every_value(value: Any) -> No
 
 
 @given(st.dictionaries(astral | texts, integers, max_size=6))
-def test_canonical_sorts_keys_as_rfc_8785_requires(value: dict[str, int]) -> None:
+def test_canonical_json_sorts_keys_as_rfc_8785_requires(value: dict[str, int]) -> None:
     assert canonical(value) == rfc8785.dumps(value)
 
 

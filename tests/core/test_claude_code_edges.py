@@ -242,7 +242,7 @@ def test_a_single_question_is_a_form_only_if_it_is_multi_select() -> None:
     assert two["form"]["required"] == ["answer1", "answer2"]
 
 
-def test_something_else_is_not_duplicated_if_the_model_offers_it() -> None:
+def test_the_something_else_option_is_not_duplicated_if_the_model_offers_it() -> None:
     own = {"question": "Which?", "options": [{"label": "Something else"}, {"label": "x"}]}
     fields = terms_of(read_hook(ask(own, SHOPS)))["form"]["properties"]
     assert fields["answer1"]["enum"] == ["Something else", "x"]
@@ -317,7 +317,7 @@ def output(hook: Hook, verdict: Verdict) -> Any:
     return said[1]
 
 
-def test_the_output_of_each_verdict_is_exact() -> None:
+def test_each_verdict_produces_exactly_the_expected_output() -> None:
     before, dialog = read_hook(BASH), read_hook(DIALOG)
     changed, no = approval(command="git push --dry-run"), refused("Rejected: No.")
     edits = {"updatedInput": {"command": "git push --dry-run"}}

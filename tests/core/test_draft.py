@@ -52,7 +52,7 @@ def test_values_sent_in_two_places_are_deduplicated() -> None:
 
 
 @given(st.lists(st.sampled_from("abc")), st.lists(st.sampled_from("abc")))
-def test_tags_of_the_body_and_payload_are_merged(top: list[str], inner: list[str]) -> None:
+def test_tags_from_the_body_and_payload_are_merged(top: list[str], inner: list[str]) -> None:
     made = draft(body({"tags": inner}, tags=top))
     assert set(made.tags) == {*top, *inner}
     assert len(made.tags) == len(set(made.tags))

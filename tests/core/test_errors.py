@@ -13,7 +13,7 @@ from assent.http.problems import STATUS, problem
 def _below(kind: type[AssentError]) -> Iterator[type[AssentError]]:
     for each in (
         kind for kind in kind.__subclasses__() if kind.__module__ == errors.__name__
-    ):  # without the errors of the SDK
+    ):  # excludes the SDK's errors
         yield each
         yield from _below(each)
 

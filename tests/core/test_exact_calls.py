@@ -72,7 +72,7 @@ def test_the_proposed_pattern_does_not_match_any_other_call(change: dict[str, An
         ("tool.edit", {"tool": "Edit", "arguments": {"edits": []}}, {"arguments": None}),
     ],
 )  # fmt: skip
-def test_proposed_patterns_match_only_the_call_they_were_made_for(
+def test_proposed_patterns_match_only_the_call_they_were_created_for(
     gate: str, payload: dict[str, Any], other: dict[str, Any]
 ) -> None:
     pattern = parse(propose(subject(gate, payload)))

@@ -55,7 +55,7 @@ def test_a_never_rule_cannot_be_bypassed_with_another_type_or_spelling(command: 
 
 
 @pytest.mark.parametrize("command", [[], {}, {"line": "ls"}, 5, True, None, ["ls", {}], ["ls", 5], ["ls", []], [[]]])
-def test_whether_a_non_string_value_matches_a_never_rule_is_unknown(command: Any) -> None:
+def test_a_never_rule_evaluates_to_unknown_for_a_non_string_value(command: Any) -> None:
     assert asked(command) == (Source.NEVER, None)
 
 
@@ -64,7 +64,7 @@ def test_an_unrelated_command_is_not_stopped(command: Any) -> None:
     assert asked(command) == (Source.AUTO, False)
 
 
-def test_whether_an_oversized_list_matches_a_never_rule_is_unknown() -> None:
+def test_a_never_rule_evaluates_to_unknown_for_an_oversized_list() -> None:
     assert asked(["ls"] * (MAX_ELEMENTS + 1)) == (Source.NEVER, None)
     longest = Subject("shell.run", {"payload": {"command": ["ls"] * MAX_ELEMENTS}})
     assert match(parse("shell.*(payload.command contains 'rm -rf')"), longest, loose=True) is False
@@ -190,7 +190,7 @@ def test_multiple_filler_characters_cannot_hide_a_match(test: str, value: Any) -
 
 
 @pytest.mark.parametrize("test", ["= 'rm -rf'", "contains 'rm'", "matches 'rm *'", ">= 'rm'"])
-def test_whether_unrelated_text_with_multiple_fillers_matches_is_unknown(test: str) -> None:
+def test_matching_unrelated_text_with_multiple_fillers_yields_unknown(test: str) -> None:
     pattern = parse(f"*(payload.value {test})")
     assert match(pattern, Subject("gate", {"payload": {"value": "l\u3164s\u3164"}}), loose=True) is None
 
@@ -207,7 +207,7 @@ def test_normalized_text_shares_a_reading_with_the_original(text: str) -> None:
 
 
 @pytest.mark.parametrize("arguments", [{"force": True}, [{"force": True}], '{"force": true}', 5])
-def test_exists_in_a_never_rule_cannot_be_bypassed_with_a_parent_of_another_type(arguments: Any) -> None:
+def test_an_exists_condition_in_a_never_rule_cannot_be_bypassed_with_a_parent_of_another_type(arguments: Any) -> None:
     source, _ = asked(arguments, "shell.*(payload.command.force exists)")
     assert source is Source.NEVER
 

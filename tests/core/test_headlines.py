@@ -89,7 +89,7 @@ def test_the_headline_falls_back_to_the_title_question_or_gate() -> None:
     assert headline(" ", "a.gate", {}).text == "a.gate"
 
 
-def test_the_headline_of_assent_gate_is_its_command() -> None:
+def test_the_headline_for_assent_gate_is_the_gated_command() -> None:
     payload = {"command": ["rm", "-r", "old logs"], "program": "/bin/rm"}
     assert headline("Clean up", "shell.rm", payload) == Headline("rm -r 'old logs'", "Clean up", code=True)
 

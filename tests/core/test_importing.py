@@ -64,7 +64,7 @@ def metadata(told: Retold, kind: str) -> list[Any]:
     st.none() | st.integers(1, 120),
     st.none() | st.text(max_size=8),
 )
-def test_an_imported_breakpoint_has_no_audit_findings(
+def test_an_imported_breakpoint_yields_no_audit_findings(
     past: Past, said: list[tuple[str, str, int]], ttl: int | None, last: str | None
 ) -> None:
     release = replace(past.release, comment=last) if past.release else None

@@ -23,7 +23,7 @@ def test_formatted_timestamps_sort_chronologically(one: int, other: int) -> None
 
 
 @given(st.datetimes(datetime(1970, 1, 2), datetime(9000, 1, 1)), st.integers(-14 * 60, 14 * 60))  # noqa: DTZ001
-def test_the_utc_offset_of_a_timestamp_is_applied(local: datetime, minutes: int) -> None:
+def test_a_timestamps_utc_offset_is_applied(local: datetime, minutes: int) -> None:
     moment = local.replace(tzinfo=timezone(timedelta(minutes=minutes)))
     expected = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
     assert from_iso(moment.isoformat()) == expected

@@ -152,7 +152,7 @@ def test_transitions_do_not_modify_their_arguments() -> None:
 @pytest.mark.parametrize(
     "changes", [{}, {"version": 3}, {"status": Status.EXPIRED, "ended_by": ANN, "result": {"a": 1}}]
 )
-def test_but_returns_the_same_copy_as_dataclasses_replace(changes: dict[str, Any]) -> None:
+def test_the_but_method_returns_the_same_copy_as_dataclasses_replace(changes: dict[str, Any]) -> None:
     before = waiting(votes=2)
     assert before.but(**changes) == replace(before, **changes)
     assert before == waiting(votes=2)
@@ -237,7 +237,7 @@ def test_swapping_two_events_breaks_the_chain() -> None:
 
 
 @given(st.booleans(), st.lists(st.sampled_from(["ann", "bob", "eve"]), min_size=1, unique=True))
-def test_only_the_result_of_an_approval_is_approved(approved: bool, people: list[str]) -> None:  # noqa: FBT001
+def test_only_an_approval_produces_an_approved_result(approved: bool, people: list[str]) -> None:  # noqa: FBT001
     decision = Decision.APPROVED if approved else Decision.REJECTED
     responses = [Response(person, approved, NOW, "api", comment=f"by {person}") for person in people]
     result = answered(decision, responses, last=responses[-1])

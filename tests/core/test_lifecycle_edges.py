@@ -42,7 +42,7 @@ def test_a_new_breakpoint_is_waiting_and_has_no_events_or_answers() -> None:
     assert (new.comments, new.votes, new.ended_at, new.ended_by) == (0, 0, None, None)
 
 
-def test_never_is_later_than_any_timestamp_and_fits_into_a_64_bit_integer() -> None:
+def test_the_never_timestamp_is_later_than_any_other_and_fits_in_a_64_bit_integer() -> None:
     year_9999 = 253_402_300_799_999_999
     assert year_9999 < NEVER == 4_611_686_018_427_387_904 < 2**63
 

@@ -1,4 +1,4 @@
-"""“Always approve” rules from before patterns contained the whole call are detected, and only these rules."""
+"""Only “Always approve” rules created before patterns contained the whole call are detected."""
 
 import pytest
 

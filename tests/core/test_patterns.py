@@ -60,7 +60,7 @@ def test_the_patterns_in_the_guide_match_as_documented(
 @pytest.mark.parametrize(
     ("expression", "values", "expected"),
     [
-        # Missing tags and experts are an empty list.
+        # Missing tags and experts count as empty lists.
         ("tags contains 'a'", {}, False),
         ("NOT tags contains 'a'", {}, True),
         ("tags contains 'a'", {"tags": None}, False),

@@ -1,4 +1,4 @@
-"""Counts in sentences."""
+"""Nouns that agree with their counts."""
 
 import pytest
 

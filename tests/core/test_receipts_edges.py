@@ -99,7 +99,7 @@ def test_a_receipt_lists_only_approvers_with_their_seats() -> None:
     ]
 
 
-def test_the_receipt_of_an_auto_approval_lists_only_the_rule() -> None:
+def test_the_receipt_for_an_auto_approval_lists_only_the_rule() -> None:
     current, _ = approve_by_rule(asked(), "rule-1", at=NOW + 4)
     assert approval_of(current, [YES], purged=False).approvers == (Approver("rule:rule-1", "rule", NOW + 4),)
 
@@ -183,7 +183,7 @@ PLAIN = Approval(
 """An approval without optional fields."""
 
 
-def test_the_receipt_of_a_minimal_approval_omits_optional_fields() -> None:
+def test_the_receipt_for_a_minimal_approval_omits_optional_fields() -> None:
     receipt = issued(PLAIN)
     check(loads(receipt.text().encode()), KEYS, now=NOW)
     assert PLAIN.body().keys() == APPROVAL.body().keys() - {"option", "answers", "edits"}

@@ -60,7 +60,7 @@ def test_the_order_of_answers_does_not_affect_seat_availability(
 
 
 @given(options_of_seats)
-def test_answerable_agrees_with_a_brute_force_search(options: list[frozenset[str]]) -> None:
+def test_the_answerable_check_agrees_with_a_brute_force_search(options: list[frozenset[str]]) -> None:
     assert answerable(options) == can_be_answered(options)
 
 

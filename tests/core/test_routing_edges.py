@@ -58,7 +58,7 @@ def test_a_deputy_can_answer_for_an_expert_or_after_an_escalation(deputies: list
         ("cat", [Deputy("cat"), Deputy("dan", "bob")], ("ops",)),
     ],
 )
-def test_an_answer_records_the_experts_that_it_was_given_for(
+def test_an_answer_records_the_experts_on_whose_behalf_it_was_given(
     person: str, deputies: list[Deputy], whom: tuple[str, ...]
 ) -> None:
     assert in_place_of(OPS, person, MANY, deputies) == whom

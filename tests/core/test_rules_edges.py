@@ -123,7 +123,9 @@ def test_auto_rules_cannot_override_the_stopping_sources() -> None:
         ({}, {"after_n": 2, "consecutive": 2}, "autoApproveAfterN"),
     ],
 )
-def test_the_deciding_source_is_recorded_as_held(values: dict[str, Any], more: dict[str, Any], source: str) -> None:
+def test_the_deciding_source_is_marked_as_held_in_the_trace(
+    values: dict[str, Any], more: dict[str, Any], source: str
+) -> None:
     last = ask(values=values, **more).trace[-1].body()
     assert (last["source"], last["held"]) == (source, True)
 

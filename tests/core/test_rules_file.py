@@ -54,9 +54,7 @@ def test_an_export_contains_all_fields_of_a_rule(standing: list[Rule]) -> None:
 
 
 @given(standing=rules, imported=rules, replacing=st.booleans())
-def test_importing_the_same_file_twice_is_idempotent(
-    standing: list[Rule], imported: list[Rule], *, replacing: bool
-) -> None:
+def test_importing_a_rules_file_is_idempotent(standing: list[Rule], imported: list[Rule], *, replacing: bool) -> None:
     document = written([replace(rule, id=f"other-{rule.id}") for rule in imported])
     first = planned(document, standing, replacing=replacing)
     gone = {rule.id for rule in first.removed}

@@ -42,7 +42,7 @@ def refusal(*bodies: dict[str, Any]) -> InvalidRequest:
     return refused.value
 
 
-def test_the_format_of_an_export_is_exact() -> None:
+def test_an_export_has_exactly_the_expected_format() -> None:
     assert written([RULE]) == {"schemaVersion": VERSION, "rules": [BODY]}
     assert written([]) == {"schemaVersion": VERSION, "rules": []}
 
@@ -114,7 +114,7 @@ def test_the_error_for_a_single_invalid_rule_omits_the_count() -> None:
     assert error.details == {"errors": [{"pointer": "/rules/1/mode", "detail": detail, "index": 1}], "wrong": 1}
 
 
-def test_the_error_for_two_invalid_rules_shows_the_first_and_details_both() -> None:
+def test_the_error_for_two_invalid_rules_shows_the_first_and_lists_both_in_its_details() -> None:
     error = refusal({"pattern": "a", "expiresAt": "soon"}, {"pattern": "a", "action": "?"})
     moment = "must be a time, for example 2027-01-31T18:00:00Z"
     assert error.message == f"/rules/0/expiresAt: {moment} (and 1 more)"

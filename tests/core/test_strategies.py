@@ -189,12 +189,14 @@ def test_the_first_response_wins(name: str, ballot: tuple[list[Vote], int]) -> N
         ([Vote("ann", True), Vote("bob", False, "ann"), Vote("cem", True)], Decision.REJECTED),
     ],
 )
-def test_an_admin_and_the_people_they_reset_count_as_one_vote(votes: list[Vote], decision: Decision | None) -> None:
+def test_an_admin_and_the_people_whose_access_they_reset_count_as_one_vote(
+    votes: list[Vote], decision: Decision | None
+) -> None:
     assert verdict("collect-all", votes, 2) is decision
     assert verdict("collect-all", votes[::-1], 2) is decision
 
 
-def test_an_admin_and_the_people_they_reset_cannot_form_a_quorum() -> None:
+def test_an_admin_and_the_people_whose_access_they_reset_cannot_form_a_quorum() -> None:
     together = [Vote("ann", True), Vote("bob", True, "ann"), Vote("cem", True, "ann")]
     assert verdict("quorum", together, 3) is None
     assert verdict("quorum", [*together, Vote("dan", True)], 3) is Decision.APPROVED

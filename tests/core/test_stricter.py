@@ -1,6 +1,6 @@
 """Adding to a request can only make the result stricter, tested with complete requests and arbitrary rulebooks.
 
-`test_rules.py` tests these properties for attributes. Here, complete requests are parsed like those of clients.
+`test_rules.py` tests these properties for attributes. Here, complete requests are parsed as if clients had sent them.
 """
 
 from typing import Any, TypeAlias
@@ -176,7 +176,7 @@ def test_raising_the_risk_never_helps_if_rules_approve_low_and_stop_high_risk(
 
 
 def test_raising_the_risk_can_satisfy_a_rule_for_a_single_risk() -> None:
-    """The previous property does not cover this. Use `risk <= 'medium'` instead, which low risk also satisfies."""
+    """The previous property does not cover this case. Use `risk <= 'medium'` instead, which low risk also satisfies."""
     rule = Rule(id="rule-1", pattern="*(risk = 'medium')", action="auto-approve")
     body = {"agentId": "ci", "payload": {"question": "Go on?"}}
     assert [outcome([rule], saying(body, risk=risk)).recommended for risk in RISKS] == [False, True, False]

@@ -63,7 +63,7 @@ def test_edits_replace_only_the_edited_arguments() -> None:
 
 
 @pytest.mark.parametrize("edits", [{"target": "x"}, {"version": "1.5", "force": True}])
-def test_an_edit_of_a_read_only_argument_rejects_all_edits(edits: dict[str, object]) -> None:
+def test_editing_a_read_only_argument_rejects_all_edits(edits: dict[str, object]) -> None:
     assert edited(replace(CALL, arguments={"version": "1.4", "target": "production"}), edits) is None
 
 
@@ -99,7 +99,7 @@ def test_the_model_receives_the_outcome_as_a_sentence(
     assert ended(status, by=by, said=said) == sentence
 
 
-def test_the_reason_of_a_rejected_call_states_that_the_tool_was_not_run() -> None:
+def test_the_reason_for_a_rejected_call_states_that_the_tool_was_not_run() -> None:
     told = refused("No one answered in time.")
 
     assert not told.approved

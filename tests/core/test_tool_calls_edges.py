@@ -69,7 +69,7 @@ def test_the_question_falls_back_from_the_description_to_the_call() -> None:
     assert (CALL.gate, CALL.title) == ("tool.deploy", "deploy b=1 a=é")
 
 
-def test_titles_of_calls_are_truncated_to_300_characters() -> None:
+def test_call_titles_are_truncated_to_300_characters() -> None:
     assert replace(CALL, tool="x" * 300, arguments={}).title == "x" * 300
     assert replace(CALL, tool="x" * 301, arguments={}).title == "x" * 299 + "…"
 
@@ -84,7 +84,7 @@ def test_the_payload_contains_the_whole_call() -> None:
     }
 
 
-def test_a_refusal_adds_that_the_tool_was_not_run() -> None:
+def test_a_refusal_states_that_the_tool_was_not_run() -> None:
     assert refused("Rejected by olga. \n") == Verdict(approved=False, reason="Rejected by olga. The tool was not run.")
 
 
@@ -155,7 +155,7 @@ def test_arguments_whose_type_changed_are_listed_but_new_ones_are_not() -> None:
     ],
 )
 def test_only_existing_editable_arguments_can_be_changed(edits: Any, result: Any) -> None:
-    """The call declares "ghost" as editable, but does not have such an argument."""
+    """The call declares "ghost" as editable but has no such argument."""
     call = replace(CALL, arguments={"version": "1.4", "target": "eu"}, editable=["version", "ghost"])
     assert edited(call, edits) == result
     assert call.arguments == {"version": "1.4", "target": "eu"}

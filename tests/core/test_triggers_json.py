@@ -24,7 +24,7 @@ def test_unknown_trigger_fields_are_unchanged() -> None:
     ("here", "there"),
     [("/id", "/name"), ("/max_depth", "/maxDepth"), ("/concurrency/when_full", "/concurrency/whenFull")],
 )
-def test_pointers_in_errors_use_the_field_names_of_the_request(here: str, there: str) -> None:
+def test_pointers_in_errors_use_the_requests_field_names(here: str, there: str) -> None:
     found = respelt(InvalidRequest.at(here, "must be otherwise"))
     assert found.message == f"{there}: must be otherwise"
     assert found.details["errors"] == [{"pointer": there, "detail": "must be otherwise"}]
@@ -54,7 +54,7 @@ def test_only_the_pointer_of_an_error_message_is_converted() -> None:
     assert found.details["errors"] == [{"pointer": "/name", "detail": "as in /id: x"}]
 
 
-def test_all_pointers_of_an_error_are_converted() -> None:
+def test_all_pointers_in_an_error_are_converted() -> None:
     errors = [
         {"pointer": "/on", "detail": "a"},
         {"pointer": "/max_depth", "detail": "b"},

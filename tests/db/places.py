@@ -1,4 +1,4 @@
-"""Data for tests of backups: empty databases to restore into, and their contents as rows."""
+"""Support for backup tests: empty databases to restore into, and the contents of databases as rows."""
 
 import contextlib
 import sqlite3
@@ -75,7 +75,7 @@ def _postgres_rows(url: str) -> Rows:
 
 
 async def lived(node: Node, *, rounds: int = 1) -> None:
-    """Create rows in all tables about breakpoints."""
+    """Create rows in every table related to breakpoints."""
     agent, reviewer = await node.token("agent"), await node.token("reviewer")
     file = {"path": "plan.md", "format": "markdown", "content": "# Plan\n\ttabs, \\N, ünïcode 🙂\n"}
     for n in range(rounds):

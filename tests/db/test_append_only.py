@@ -154,7 +154,7 @@ async def test_comments_are_never_changed(node: Node, change: str) -> None:
     await refused(node, f"UPDATE assent_comments SET {change}")
 
 
-async def test_an_answer_can_change_until_the_decision(node: Node) -> None:
+async def test_an_answer_can_change_until_the_decision_is_made(node: Node) -> None:
     ann = await person(node, "ann", "reviewer")
     await person(node, "bob", "reviewer")
     breakpoint_id = await create(node, {"expert": ["ann", "bob"], "strategy": "collect-all"})
@@ -163,7 +163,7 @@ async def test_an_answer_can_change_until_the_decision(node: Node) -> None:
     assert await rows(node, "SELECT approved FROM assent_responses") == [(0,)]
 
 
-async def test_purging_cannot_change_anything_else(node: Node) -> None:
+async def test_a_purge_can_only_remove_content(node: Node) -> None:
     """A forged purge can neither change the outcome nor purge a waiting breakpoint."""
     breakpoint_id = await ended(node)
     waiting = await create(node)

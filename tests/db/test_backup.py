@@ -1,4 +1,4 @@
-"""Complete backups are restored completely; incomplete or damaged backups are rejected."""
+"""Complete backups are restored in full; incomplete or damaged backups are rejected."""
 
 import asyncio
 import contextlib
@@ -95,7 +95,7 @@ async def under_load(node: Node) -> AsyncIterator[asyncio.Event]:
 
 
 def assert_no_gaps(titles: list[str]) -> None:
-    """Check that no worker's breakpoints have gaps, because each worker creates them sequentially."""
+    """Check that each worker's breakpoints are numbered without gaps, because a worker creates them sequentially."""
     for worker in range(4):
         numbers = sorted(int(title.split()[1]) for title in titles if title.startswith(f"{worker} "))
         assert numbers == list(range(len(numbers)))
@@ -137,7 +137,7 @@ async def test_a_backup_under_load_is_a_consistent_snapshot(
             restore(place, tmp_path / f"{n}.tar")
             found = every_row(place)
             for name in last:
-                # Append-only tables must be subsets; others may have changed since.
+                # Append-only tables can only have grown since the backup; other tables may have changed in any way.
                 if name.rpartition(".")[2] in {"assent_events", "assent_comments", "assent_people", "assent_grants"}:
                     assert set(found[name]) <= set(last[name]), name
             async with running_node(place) as node:
@@ -185,7 +185,7 @@ async def test_a_database_with_data_is_not_overwritten(
         assert sorted(place.data_dir.iterdir()) == listed
 
 
-async def test_force_moves_existing_data_aside(sqlite_settings: Settings, tmp_path: Path) -> None:
+async def test_the_force_option_moves_existing_data_aside(sqlite_settings: Settings, tmp_path: Path) -> None:
     async with running_node(sqlite_settings) as node:
         await lived(node)
         save(sqlite_settings, tmp_path / "b.tar")
@@ -202,13 +202,15 @@ async def test_force_moves_existing_data_aside(sqlite_settings: Settings, tmp_pa
     assert every_row(sqlite_settings) == before
 
 
-async def test_force_is_refused_on_postgresql(postgres_settings: Settings, tmp_path: Path) -> None:
+async def test_the_force_option_is_rejected_on_postgresql(postgres_settings: Settings, tmp_path: Path) -> None:
     save(postgres_settings, tmp_path / "b.tar")
     with pytest.raises(Refused, match="--force works only with SQLite"):
         restore(postgres_settings, tmp_path / "b.tar", force=True)
 
 
-async def test_a_write_ahead_log_of_another_database_is_not_applied(sqlite_settings: Settings, tmp_path: Path) -> None:
+async def test_a_write_ahead_log_from_another_database_is_not_applied(
+    sqlite_settings: Settings, tmp_path: Path
+) -> None:
     save(sqlite_settings, tmp_path / "b.tar")
     place = sqlite_settings.model_copy(update={"data_dir": tmp_path / "left"})
     place.data_dir.mkdir()
@@ -309,7 +311,9 @@ def test_an_archive_that_contradicts_its_manifest_is_refused_and_changes_nothing
         restore(place, forged(path, *contents(archive)))
 
 
-async def test_an_inconsistent_history_is_neither_saved_nor_restored(sqlite_settings: Settings, tmp_path: Path) -> None:
+async def test_an_inconsistent_history_is_neither_backed_up_nor_restored(
+    sqlite_settings: Settings, tmp_path: Path
+) -> None:
     async with running_node(sqlite_settings) as node:
         await lived(node)
     save(sqlite_settings, tmp_path / "good.tar")
@@ -331,7 +335,7 @@ async def test_an_inconsistent_history_is_neither_saved_nor_restored(sqlite_sett
 
 
 def events(*kinds: str) -> list[tuple[Any, ...]]:
-    """Return the rows of a breakpoint's chain as a database returns them."""
+    """Return a breakpoint's chain as rows read from a database."""
     previous, rows = GENESIS, []
     for seq, kind in enumerate(kinds, start=1):
         body = {"breakpointId": "bp_1", "seq": seq, "type": kind, "actor": "person:ann", "at": seq}
@@ -349,7 +353,7 @@ def test_a_chain_must_be_complete_and_end_at_its_head() -> None:
             verified_heads(broken)
     for at, value in ((1, GENESIS), (2, 9), (5, "person:mallory"), (6, 99), (7, '{"x":1}'), (8, GENESIS[1:] + "1")):
         changed = [*whole[:1], (*whole[1][:at], value, *whole[1][at + 1 :]), *whole[2:]]
-        if at in (1, 2):  # a breakpoint's values are included in each of its rows
+        if at in (1, 2):  # every row repeats the chain's head and length
             changed = [(*row[:at], value, *row[at + 1 :]) for row in whole]
         with pytest.raises(Refused, match="is inconsistent"):
             verified_heads(changed)
@@ -422,7 +426,7 @@ async def test_a_backup_does_not_block_writers(sqlite_settings: Settings, tmp_pa
         assert archive.manifest.counts["assent_breakpoints"] == 2
 
 
-async def test_numbering_continues_after_a_restore(
+async def test_breakpoint_numbering_continues_after_a_restore(
     postgres_settings: Settings, tmp_path: Path, postgres_url: str
 ) -> None:
     async with running_node(postgres_settings) as node:
@@ -440,7 +444,7 @@ async def test_numbering_continues_after_a_restore(
     assert triggers == (0,), "the lock triggers must be enabled again"
 
 
-async def test_stored_secrets_are_never_in_plain_text_in_the_data_or_a_backup(
+async def test_secrets_are_never_stored_in_plain_text_in_the_data_or_a_backup(
     settings: Settings, tmp_path: Path
 ) -> None:
     async with running_node(settings) as node:

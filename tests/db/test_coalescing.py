@@ -126,5 +126,5 @@ async def test_finished_reads_leave_no_state_behind() -> None:
     shared = Shared(look)
     await asyncio.gather(*(shared.get(n % 7) for n in range(100)))
     await settled()
-    assert not shared._under_way  # the state that could leak
+    assert not shared._under_way
     assert not shared._following

@@ -1,4 +1,4 @@
-"""Group commit: a failing caller does not affect others, and a result means that its commit is durable."""
+"""Group commit: a failing caller does not affect others, and a returned result means that its commit is durable."""
 
 import asyncio
 import contextlib
@@ -84,7 +84,7 @@ async def together(node: Node, *use_cases: Callable[[Transaction], Any]) -> list
 
     holding = []
     for mine in held[: 1 if node.assent.database.dialect == "sqlite" else 2]:
-        # Start them one after the other, because one writer would run both in the same batch.
+        # Start them one after the other; otherwise, one writer would run both in the same batch.
         holding.append(asyncio.ensure_future(node.assent.database.write(partial(hold, mine=mine))))
         assert await asyncio.to_thread(mine.wait, 30)
     waiting = [asyncio.ensure_future(node.assent.database.write(use_case)) for use_case in use_cases]
@@ -112,7 +112,7 @@ async def test_a_failing_use_case_does_not_affect_the_others(
     assert await names(node) == {f"g{n}" for n in range(10)}
 
 
-async def test_each_failure_in_a_batch_gets_its_own_error(node: Node) -> None:
+async def test_each_failing_use_case_in_a_batch_gets_its_own_error(node: Node) -> None:
     use_cases: list[Callable[[Transaction], Any]] = []
     for n in range(6):
         use_cases += [partial(note, name=f"g{n}"), *FAILURES.values()]
@@ -211,7 +211,7 @@ async def test_the_sqlite_log_is_checkpointed_before_it_grows_large(sqlite_setti
 
 
 async def test_a_checkpointed_log_is_not_checkpointed_again_with_every_commit(sqlite_settings: Settings) -> None:
-    """SQLite does not shrink its log when it restarts it, so the size alone would trigger a checkpoint every time."""
+    """SQLite does not shrink the log when it starts over, so the size alone would trigger a checkpoint every time."""
 
     def fill(tx: Transaction) -> None:
         tx[Files].put("default", "0" * 64, bytes(CHECKPOINT_BYTES + 1), at=tx.now())

@@ -1,4 +1,4 @@
-"""Ids are ordered by time and unique across threads."""
+"""IDs are ordered by time and unique across threads."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,7 +16,7 @@ def test_concurrent_threads_never_get_the_same_id() -> None:
     assert len(set(found)) == THREADS * EACH
 
 
-def test_ids_sort_in_the_order_of_their_creation() -> None:
+def test_ids_sort_in_creation_order() -> None:
     ids = TimeOrderedIds()
     made = [ids.new("bp", at * 1000) for at in range(1, 10_000, 7)]
     assert made == sorted(made)

@@ -23,7 +23,7 @@ from tests.support.nodes import ManualClock, Node
 CONTENT = b"\x00\xff any bytes"
 
 
-async def test_equal_content_is_stored_once(node: Node) -> None:
+async def test_identical_content_is_stored_only_once(node: Node) -> None:
     digest = sha256(CONTENT)
     for _ in range(2):
         await node.assent.database.write(lambda tx: tx[Files].put("default", digest, CONTENT, at=1))
@@ -31,7 +31,7 @@ async def test_equal_content_is_stored_once(node: Node) -> None:
     assert await node.assent.database.read(lambda tx: tx[Files].size("default", digest)) == len(CONTENT)
 
 
-async def test_a_file_of_another_project_is_not_found(node: Node) -> None:
+async def test_a_file_in_another_project_is_not_found(node: Node) -> None:
     digest = sha256(CONTENT)
     await node.assent.database.write(lambda tx: tx[Files].put("default", digest, CONTENT, at=1))
     assert await node.assent.database.read(lambda tx: tx[Files].size("other", digest)) is None
@@ -93,7 +93,7 @@ async def test_only_the_hash_of_a_sign_in_link_is_stored(node: Node) -> None:
     assert await rows(node, "SELECT secret_hash FROM assent_sign_in_links") == [(secret_hash(link),)]
 
 
-async def test_a_session_ends_when_it_expires_is_removed_or_its_account_is_closed(
+async def test_a_session_ends_when_it_expires_or_is_removed_or_its_account_is_deactivated(
     node: Node, clock: ManualClock
 ) -> None:
     ann = await person(node, "ann", "reviewer")
@@ -149,7 +149,7 @@ async def test_a_token_can_be_revoked_only_once_and_only_in_its_project(node: No
         await revoke("default")
 
 
-async def test_a_token_has_at_most_the_roles_of_its_person(node: Node) -> None:
+async def test_a_token_cannot_have_roles_that_its_person_lacks(node: Node) -> None:
     await person(node, "ann", "viewer")
     for kind, roles in (("reviewer", None), ("admin", frozenset({Role.ADMIN})), ("viewer", frozenset(Role))):
         new = NewToken(kind=kind, name="t", person="ann", roles=roles)
@@ -159,7 +159,9 @@ async def test_a_token_has_at_most_the_roles_of_its_person(node: Node) -> None:
             )
 
 
-async def test_roles_end_when_the_grant_the_account_or_the_token_ends(node: Node, clock: ManualClock) -> None:
+async def test_roles_end_when_a_grant_is_removed_a_token_expires_or_an_account_is_deactivated(
+    node: Node, clock: ManualClock
+) -> None:
     ann = await person(node, "ann", "reviewer", "viewer")
     token, _ = await node.assent.database.write(
         partial(
@@ -197,7 +199,7 @@ async def test_person_names_are_unique(node: Node) -> None:
         await person(node, "ann", "viewer")
 
 
-async def test_a_group_has_exactly_its_current_members(node: Node) -> None:
+async def test_a_group_contains_exactly_its_current_members(node: Node) -> None:
     ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "viewer")
 
     async def put(*members: str) -> None:

@@ -1,4 +1,4 @@
-"""Detection of read-only SQLite files, and of writes while they are being read."""
+"""Detection of read-only SQLite files, and of writes to a file that is being read."""
 
 from pathlib import Path
 

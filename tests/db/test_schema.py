@@ -1,4 +1,4 @@
-"""The migrations produce exactly the tables, and the tables enforce the rules of the domain a second time."""
+"""The migrations produce exactly the defined tables, and the database also enforces the domain rules."""
 
 import sqlite3
 from typing import Any
@@ -36,7 +36,7 @@ def belongs_to_full_text(name: str | None) -> bool:
 def test_the_migrations_produce_exactly_the_defined_tables(settings: Settings) -> None:
     def ours(_: Any, name: str | None, kind: str, *__: Any) -> bool:
         if kind == "table" and not (name or "").startswith("assent_"):
-            return False  # tables of DBOS, which are in the same file on SQLite
+            return False  # DBOS's tables, which are in the same file on SQLite
         return not (kind in {"table", "index"} and (belongs_to_full_text(name) or name == "assent_version"))
 
     with engine_of(settings).connect() as connection:

@@ -47,7 +47,7 @@ def held_elsewhere(path: Path, how: str = "stays") -> Iterator[tuple[subprocess.
         process.communicate()
 
 
-def test_a_second_server_is_refused_with_the_pid_and_address_of_the_first(tmp_path: Path) -> None:
+def test_the_error_for_a_second_server_contains_the_pid_and_address_of_the_first(tmp_path: Path) -> None:
     path = tmp_path / "assent.server.lock"
     with held_elsewhere(path) as (holder, _):
         before = path.read_bytes()
@@ -124,7 +124,7 @@ def test_the_database_file_is_locked_too(sqlite_settings: Settings, tmp_path: Pa
         pass
 
 
-def test_data_used_by_a_server_of_another_version_is_not_migrated(tmp_path: Path) -> None:
+def test_data_in_use_by_a_server_of_another_version_is_not_migrated(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path / "data")
     migrate(settings)
     _at_version(settings, "0011")
@@ -136,7 +136,7 @@ def test_data_used_by_a_server_of_another_version_is_not_migrated(tmp_path: Path
     assert every_row(settings)["assent_version"] == ["('0011',)"]
 
 
-def test_data_can_be_migrated_to_the_version_of_its_running_server(tmp_path: Path) -> None:
+def test_data_in_use_can_be_migrated_to_the_running_servers_version(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path / "data")
     migrate(settings)
     with held_elsewhere(settings.server_lock_path):

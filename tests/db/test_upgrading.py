@@ -1,4 +1,4 @@
-"""Data of every earlier version is upgraded without losing anything."""
+"""Data from every earlier version is upgraded without loss."""
 
 import asyncio
 import json
@@ -32,14 +32,14 @@ FIRST_WITH_HOMES = "0015"
 FIRST_WITH_COUNTS = "0016"
 LAST_WITHOUT_WORDS = "0019"
 PROJECTS = {"younger": 3, "older": 2}
-"""Additional projects, and when they were created."""
+"""Additional projects and their creation times."""
 HOMES = {
     "nowhere": ("default", ()),
     "one": ("younger", ("younger",)),
     "two": ("older", ("younger", "older")),
     "all": ("*", ("older", "*")),
 }
-"""People of an earlier version: their expected home project, and the projects in which they have roles."""
+"""For each person from an earlier version: the expected home project, and the projects in which they have a role."""
 Rows = dict[str, list[dict[str, Any]]]
 
 
@@ -84,7 +84,7 @@ def rows_of(path: Path) -> Rows:
 
 @pytest.fixture(scope="module")
 def living(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Rows]:
-    """Return the rows of a used database, both without and with rules."""
+    """Return the rows of a database with typical data, both without and with rules."""
 
     async def live(settings: Settings, *, rules: bool) -> None:
         async with running_node(settings) as node:
@@ -147,7 +147,7 @@ def as_of(settings: Settings, version: str, rows: Rows) -> Rows:
             if "assent_admin_events" not in old.tables:
                 put[name] = [row for row in put[name] if not str(row.get("subject_id")).startswith("adm_")]
             if name == "assent_unsigned_events":
-                # A trigger on SQLite has already added the events that were inserted before.
+                # On SQLite, a trigger has already added rows for the events inserted above.
                 connection.execute(sa.delete(old.tables[name]))
             if put[name]:
                 connection.execute(sa.insert(old.tables[name]), put[name])
@@ -184,7 +184,7 @@ def _text(row: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("version", EARLIER)
-def test_data_of_an_earlier_version_is_complete_after_the_upgrade(
+def test_data_from_an_earlier_version_is_complete_after_the_upgrade(
     place: Settings, living: dict[bool, Rows], version: str
 ) -> None:
     rules = version >= FIRST_WITH_RULES
@@ -221,9 +221,7 @@ class Interrupted(Exception):
     pass
 
 
-def test_an_interrupted_migration_of_the_search_words_can_be_run_again(
-    place: Settings, living: dict[bool, Rows]
-) -> None:
+def test_an_interrupted_migration_of_search_words_can_be_rerun(place: Settings, living: dict[bool, Rows]) -> None:
     put = as_of(place, LAST_WITHOUT_WORDS, living[True])
 
     def interrupt(*args: Any) -> None:
@@ -256,7 +254,7 @@ def test_breakpoints_created_by_an_older_node_are_found_after_the_next_start(
     asyncio.run(assert_usable(postgres_settings, breakpoints=6))
 
 
-def test_data_of_a_newer_version_is_refused(settings: Settings) -> None:
+def test_data_from_a_newer_version_is_refused(settings: Settings) -> None:
     with engine_of(settings).begin() as connection:
         connection.execute(sa.text("UPDATE assent_version SET version_num = 'from_the_future'"))
     with pytest.raises(migrations.TooNew, match="from_the_future"):

@@ -1,4 +1,4 @@
-"""The files in deploy/, parsed."""
+"""Parses the files in deploy/."""
 
 import json
 import re
@@ -34,7 +34,7 @@ def _yaml(name: str) -> dict[str, Any]:
 
 
 def instructions() -> Iterator[tuple[str, str]]:
-    """Yield the instructions of the Containerfile with their arguments."""
+    """Yield the Containerfile's instructions with their arguments."""
     for line in _CONTINUED.sub(" ", (DEPLOY / "Containerfile").read_text()).splitlines():
         if line and not line.startswith("#"):
             word, _, rest = line.partition(" ")

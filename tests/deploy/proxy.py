@@ -34,7 +34,7 @@ class Proxy:
 
 
 def configured(folder: Path, nodes: Sequence[str], ports: Mapping[str, int]) -> str:
-    """Return the configuration from deploy/, in which only paths, ports and upstream addresses are replaced."""
+    """Return the configuration from deploy/ with only the paths, ports and upstream addresses replaced."""
     text = (DEPLOY / "nginx.conf").read_text()
     places = dict(zip(NODES, nodes, strict=True)) | {
         "/run/nginx.pid": f"{folder}/nginx.pid",

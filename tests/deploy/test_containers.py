@@ -48,8 +48,8 @@ def test_packages_are_installed_with_hash_checking() -> None:
 
 
 @pytest.mark.parametrize("name", ["Makefile", "deploy/Containerfile", "docs/how-to/deploy.md"])
-def test_locked_packages_are_installed_without_resolving(name: str) -> None:
-    """Some versions of pip choose a newer version than the locked one for a requirement with extras, and then stop."""
+def test_locked_packages_are_installed_without_dependency_resolution(name: str) -> None:
+    """For a requirement with extras, some versions of pip choose a newer version than the locked one and then fail."""
     installs = [line for line in (ROOT / name).read_text("utf-8").splitlines() if "install" in line and "-r " in line]
     assert installs
     assert [line for line in installs if "--no-deps --require-hashes" not in line] == []

@@ -12,7 +12,7 @@ from tests.support.nodes import Node
 _METRIC = re.compile(r"\b((?:assent|process)_\w+|up)\b(?:\{([^}]*)\})?")
 _MATCHER = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)")
 _GROUPING = re.compile(r"\bby \(([^)]*)\)")
-# Labels that Prometheus adds to every series. It renames our label if it has the same name.
+# Labels that Prometheus adds to every series. If one of our labels has the same name, Prometheus renames ours.
 ADDED = {"instance", "job", "le"}
 RENAMED = {"exported_job": "job"}
 
@@ -55,7 +55,7 @@ def test_an_expression_uses_only_labels_of_its_metrics(name: str) -> None:
         used = {RENAMED.get(label, label) for label in grouped | set(_MATCHER.findall(matchers))}
         ours = LABELS.get(family(metric), set())
         assert used <= ours | ADDED
-        # Grouping by `job` would use the scrape job that Prometheus adds, and not our label.
+        # Grouping by `job` would use the scrape job that Prometheus adds instead of our label.
         assert "job" not in ours or "job" not in grouped
     assert all(expr.count(opening) == expr.count(closing) for opening, closing in ("()", "[]", "{}"))
 

@@ -37,7 +37,7 @@ class Clients(Agents):
         )
 
     async def somewhere(self, ask: Callable[[str], Awaitable[httpx2.Response]], first: int = 0) -> httpx2.Response:
-        """Retry if the proxy has not found a node, as the SDK does."""
+        """Retry if the proxy cannot reach a node, as the SDK does."""
         while (answer := await super().somewhere(ask, first)).status_code == HTTPStatus.BAD_GATEWAY:
             pass
         return answer

@@ -46,7 +46,7 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def alone(programs: Path, **more: str) -> dict[str, str]:
-    """Return environment variables with which only that environment is found: no Node.js, repository or settings."""
+    """Return environment variables that expose only that environment: no Node.js, repository or settings."""
     return {"PATH": str(programs), "HOME": str(programs.parent), "LANG": "C.UTF-8"} | more
 
 

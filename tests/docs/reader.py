@@ -104,7 +104,7 @@ class Reader:
 
 @contextlib.contextmanager
 def opened(page: Path, folder: Path) -> Iterator[Reader]:
-    """Open a page in a new folder of the reader."""
+    """Open a page for a reader with a new folder."""
     folder.mkdir(exist_ok=True)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     reader = Reader(page, folder, environment(PATH=path, ASSENT_LOCAL_DIR=str(folder / "local")))
@@ -134,7 +134,7 @@ def said(shell: "subprocess.Popen[str]") -> str:
 
 
 class Browser:
-    """A person with a browser without scripts, who received a sign-in link."""
+    """A person who received a sign-in link and uses a browser without JavaScript."""
 
     def __init__(self, url: str) -> None:
         self._client = httpx2.Client(base_url=url, headers={"accept": "text/html", "origin": url}, timeout=60)

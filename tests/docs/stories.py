@@ -1,4 +1,4 @@
-"""The actions of a reader on each page, from the first block to the last."""
+"""A reader's actions on each page, from the first block to the last."""
 
 import contextlib
 import re
@@ -28,7 +28,7 @@ KILL = "\x1c"
 
 @dataclass(frozen=True)
 class Desk:
-    """The fixtures of a story."""
+    """Fixtures for a story."""
 
     reader: Reader
     fixture: pytest.FixtureRequest
@@ -82,7 +82,7 @@ def readme(desk: Desk) -> None:
 
 
 def _until_free(port: str) -> None:
-    """make may exit slightly before the server that it started."""
+    """Wait until the port is free, because make may exit slightly before the server that it started."""
     with contextlib.suppress(OSError):
         while True:
             socket.create_connection(("127.0.0.1", int(port)), timeout=5).close()
@@ -254,7 +254,7 @@ def ended(agent: Assent, run_id: str) -> Run:
 
 
 def _clone(folder: Path) -> None:
-    """Link the files that `make serve` uses, with the existing environment, because tests do not download packages."""
+    """Link the files that `make serve` uses and the existing environment, because tests do not download packages."""
     build = ("package.json", "package-lock.json", ".npmrc", "hatch_build.py")
     for name in ("Makefile", "pyproject.toml", "requirements", *build):
         (folder / name).symlink_to(ROOT / name)

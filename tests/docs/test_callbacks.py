@@ -1,4 +1,4 @@
-"""The receiver in the how-to verifies real callbacks, and the documented retry delays match the code."""
+"""The receiver in the how-to guide verifies real callbacks, and the documented retry delays match the code."""
 
 import json
 import os

@@ -87,7 +87,7 @@ async def _live_every_step(node: Node, clock: ManualClock) -> dict[str, Any]:
 
 
 async def _live_every_event(node: Node, clock: ManualClock) -> dict[str, set[str]]:
-    """Cause every type of breakpoint event; return the types with the names in their metadata."""
+    """Cause every type of breakpoint event; return each type with the names of its metadata fields."""
     agent, admin, owner = await node.token("agent"), await node.person("eve", "admin"), await node.token("reviewer")
     full = {
         "expert": "ghost",

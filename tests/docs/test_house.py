@@ -1,4 +1,4 @@
-"""Project files: README, CONTRIBUTING, CHANGELOG, LICENSE, decisions."""
+"""Project files: README, CONTRIBUTING, CHANGELOG, LICENSE and decision records."""
 
 import re
 
@@ -9,7 +9,7 @@ from tests.docs.pages import DOCS, README, ROOT, fences, links, read, sections
 ADRS = sorted(page.name for page in (DOCS / "adr").glob("[0-9]*.md"))
 
 
-def test_the_readme_shows_how_to_run_and_how_to_test() -> None:
+def test_the_readme_shows_how_to_run_and_test_assent() -> None:
     commands = [code.strip() for code in fences(README.read_text(), "sh")]
 
     assert "make serve" in commands
@@ -25,7 +25,8 @@ def test_contributing_lists_every_makefile_target() -> None:
 
 def test_contributing_lists_every_test_folder() -> None:
     folders = {folder.parent.name for folder in (ROOT / "tests").glob("*/__init__.py")}
-    features = {path.parent.name for path in (ROOT / "src" / "assent").glob("*/feature.py")}  # `tests/<feature>/…`
+    # Features are documented as `tests/<feature>/…`.
+    features = {path.parent.name for path in (ROOT / "src" / "assent").glob("*/feature.py")}
     text = (ROOT / "CONTRIBUTING.md").read_text()
 
     assert {name for name in folders - features if f"`tests/{name}`" not in text} == set()

@@ -1,4 +1,4 @@
-"""The table of integrations matches the features that their tests check."""
+"""The integrations table matches the features that the tests check."""
 
 import pytest
 

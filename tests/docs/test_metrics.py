@@ -40,7 +40,7 @@ def labels_of(family: Metric) -> list[str]:
     return sorted(found - {"le"})
 
 
-def test_every_metric_is_documented_and_every_documented_one_exists() -> None:
+def test_every_metric_is_documented_and_every_documented_metric_exists() -> None:
     assert sorted(ROWS) == sorted(FAMILIES)
 
 

@@ -1,4 +1,4 @@
-"""The settings on the page about OpenID Connect exist."""
+"""The settings on the OpenID Connect page exist."""
 
 from pathlib import Path
 

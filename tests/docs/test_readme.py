@@ -53,7 +53,7 @@ UNTRIED = {
         for name in ("backup.md", "behind-a-proxy.md", "observe.md", "run-on-postgresql.md", "secrets.md", "workers.md")
     ),
 }
-"""Pages written before they could be tested; this list may only become shorter."""
+"""Pages written before they could be tested; this list may only shrink."""
 OUTPUT = frozenset({"json", "text"})
 TRIED = frozenset({"makefile", "python", "sh", "yaml"})
 

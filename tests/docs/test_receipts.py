@@ -1,4 +1,4 @@
-"""All snippets in the how-to about receipts work with a real server."""
+"""All snippets in the how-to guide about receipts work with a real server."""
 
 import subprocess
 import sys

@@ -80,7 +80,7 @@ def defined_in(path: str) -> frozenset[str]:
 
 
 def section(title: str) -> str:
-    """Return a section of the controls on one line."""
+    """Return a section of the controls page as a single line."""
     return " ".join(sections(read(CONTROLS), 2)[title].split())
 
 

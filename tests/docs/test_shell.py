@@ -1,4 +1,4 @@
-"""The examples in the how-tos for the shell work, with a real make, git, sh and terminal."""
+"""The examples in the how-to guides for the shell work with a real make, git, sh and terminal."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Pages that tests cannot run completely: their programs compile, their files are valid, and their commands exist."""
+"""Pages that tests cannot run in full: their programs compile, their files are valid, and their commands exist."""
 
 import shlex
 from collections.abc import Iterator

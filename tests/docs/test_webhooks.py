@@ -1,4 +1,4 @@
-"""The program in the how-to answers real questions, and the how-to lists the settings of the channel."""
+"""The program in the how-to guide answers real questions, and the guide lists the channel's settings."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""An MCP server over stdio with one tool, which records every time that it runs."""
+"""An MCP server over stdio with one tool that records each of its runs."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ server = MCPServer("door")
 
 @server.tool(structured_output=False)
 def deploy(target: str, version: str) -> str:
-    """Bring a version to where it runs."""
+    """Deploy a version to a target."""
     with Path(sys.argv[1]).open("a") as file:
         file.write(json.dumps({"target": target, "version": version}) + "\n")
     return "deployed"

@@ -1,8 +1,9 @@
 """Test kit for every integration: a live server, a reviewer, and an agent in its own process.
 
 An agent is a program that tries to run `deploy` once with the arguments below, through its integration. It takes
-`--state DIR`, where it saves what it needs to resume after it is killed, and `--ttl SECONDS`, the time to answer. It
-prints `ran {…}` with the arguments when the tool actually runs, and `received …` with the result for the model.
+`--state DIR`, where it saves what it needs to resume after it is killed, and `--ttl SECONDS`, the time
+allowed for an answer. It prints `ran {…}` with the arguments when the tool actually runs, and `received …` with the
+result for the model.
 """
 
 import contextlib
@@ -42,12 +43,12 @@ class Door:
     how: str
     """How the integration waits, in a few words."""
     lacks: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The reason why a feature is not supported, by the name of the feature."""
+    """For each unsupported feature, the reason why it is not supported."""
 
 
 @dataclass
 class Agent:
-    """A running agent, read line by line while it runs."""
+    """A running agent whose output is read line by line."""
 
     popen: "subprocess.Popen[str]"
     lines: list[str] = field(default_factory=list[str])

@@ -1,4 +1,4 @@
-"""The integrations of `assent mcp`: a scripted client with the real package, and Claude Code's permission prompt."""
+"""Integrations that use `assent mcp`: a scripted client with the real package, and Claude Code's permission prompt."""
 
 from tests.doors.kit import Door
 

@@ -1,4 +1,4 @@
-"""The OpenAI Agents SDK integration: interruptions of a run."""
+"""The OpenAI Agents SDK integration, which interrupts runs."""
 
 from tests.doors.kit import Door
 

@@ -61,7 +61,7 @@ def test_a_rejection_blocks_the_call_and_gives_the_model_the_reason(door: Door, 
         assert "Not on a Friday, ask Olga." in agent.heard
 
 
-def test_a_reviewers_edits_are_applied_or_not_offered(door: Door, desk: Desk) -> None:
+def test_reviewers_edits_are_applied_or_editing_is_not_offered(door: Door, desk: Desk) -> None:
     with desk.agent(door) as agent:
         asked = desk.asked(agent)
         if not door.edits:

@@ -142,7 +142,7 @@ def test_each_stage_asks_after_the_previous_one_is_approved(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("last", [1, 2, 3])
-def test_no_stage_asks_after_a_rejected_one(desk: Desk, last: int) -> None:
+def test_no_stage_asks_after_a_stage_is_rejected(desk: Desk, last: int) -> None:
     ended = desk.run("multi_stage_approval.py", "Search", answers=[*[APPROVE] * (last - 1), reject("Not yet.")])
     run = ended.shown[0].run_id
     raised = desk.reviewer.list(run_id=run, sort="created").items

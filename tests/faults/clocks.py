@@ -15,7 +15,7 @@ TTL = 2
 
 
 async def deadlines(process: Process, agent: str, *, tries: int) -> list[float]:
-    """Return the seconds from each request until its waiter was notified of the end."""
+    """For each breakpoint, return the seconds from its creation until the waiting client was notified of its end."""
     lasted: list[float] = []
 
     async def lane(client: httpx2.AsyncClient) -> None:

@@ -71,7 +71,7 @@ class Disk:
         return {"LD_PRELOAD": str(self._library), "DISK_FOLDER": str(self._folder)}
 
     def fail(self, fault: Fault, *, at: int) -> None:
-        """Make the call with this number fail, counted from now."""
+        """Inject the fault into the call with this number, counting from now."""
         self._control[:] = _CONTROL.pack(0, at, fault.times, fault.error, fault.partly, 0, 0, 0)
         self._control[:4] = struct.pack("i", fault.kind)
 
@@ -128,7 +128,7 @@ class Asker:
         self._tokens = tokens
         self._callback = callback
         self.size = 0
-        """Size of the notes in each question; large ones fill the log sooner, which triggers checkpoints."""
+        """Size of the notes in each question; large notes fill the log sooner, which triggers checkpoints."""
 
     def ask(self) -> bool:
         """Create a breakpoint and approve it; return False if either request was refused."""
@@ -185,7 +185,7 @@ class Asker:
 def trial(disk: Disk, asker: Asker, fault: Fault, *, at: int) -> None:
     """Make the disk fail during a request, check what a power cut would leave, and continue with a working disk.
 
-    The next trial's power cut includes what this one leaves behind.
+    The data that this trial leaves behind is included in the next trial's power cut.
     """
     report = asker.report
     disk.fail(fault, at=at)

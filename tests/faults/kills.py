@@ -89,7 +89,7 @@ class Report:
 
 
 def secured(settings: Settings) -> dict[str, Any]:
-    """Return the settings of a process besides its data: nodes without a shared disk need a key for their secrets."""
+    """Return a process's settings other than its data location; nodes that share no disk need a secret key."""
     return ENVIRONMENT | ({"secret_keys": "env:SUITE_KEY"} if settings.database_url else {})
 
 
@@ -109,7 +109,7 @@ class Campaign:
     seed: int
     log: Path | None = None
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Campaigns take turns to kill, but wait for effects in parallel."""
+    """Campaigns take turns killing, but wait for effects in parallel."""
     until: float = math.inf
     """Time after which no process is killed."""
     zygote: Zygote | None = None
@@ -123,7 +123,7 @@ class Campaign:
 
         self.starter: Starter = self.zygote.start if self.zygote else interpreter
         self.getting_up = 0.8 if self.zygote else 4.0
-        """The approximate duration of a start in seconds."""
+        """Approximate startup time in seconds."""
 
     def launch(self, port: int) -> Process:
         return launch(self.settings, port=port, log=self.log, by=self.starter, **secured(self.settings))
@@ -311,7 +311,7 @@ def checked(settings: Settings, ledger: Ledger) -> list[str]:
 
 
 def said(settings: Settings, *command: str) -> list[str]:
-    """Run a check of the CLI, and return its findings."""
+    """Run a CLI check, and return its findings."""
     line = [sys.executable, "-m", "assent", *command]
     environment = environment_of(settings, **secured(settings))
     done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)

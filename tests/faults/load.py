@@ -28,7 +28,7 @@ PAUSE = 0.02
 
 @dataclass
 class Ask:
-    """A request by an agent, and its acknowledged result."""
+    """A request from an agent, and its acknowledged result."""
 
     key: str
     wish: str
@@ -51,7 +51,7 @@ class Ledger:
         return [ask for ask in self.asks if ask.id is not None]
 
     def expected(self) -> list[dict[str, str]]:
-        """Return the lines that `assent fsck --expect` compares with."""
+        """Return the lines that `assent fsck --expect` compares with the data."""
         lines: list[dict[str, str]] = []
         for ask in self.acknowledged:
             line = {"id": ask.id or ""}
@@ -94,7 +94,7 @@ class Load:
             await asyncio.sleep(self._chance.uniform(0, 2 * PAUSE))
 
     async def ask(self, wish: str, *, callback: bool) -> Ask:
-        """Create a breakpoint and bring about the wished outcome, unless the client gives up on the way."""
+        """Create a breakpoint and bring about the desired outcome, unless the client gives up on the way."""
         ask = Ask(str(len(self.ledger.asks)), wish, callback=callback)
         self.ledger.asks.append(ask)
         answer = await self._insist("agent", "", self._body(ask), key=f"ask-{ask.key}")
@@ -228,7 +228,7 @@ def judge(ledger: Ledger, found: dict[str, Stored]) -> list[str]:
 
 
 def kept(asks: Sequence[Ask], found: dict[str, Stored]) -> list[str]:
-    """Check only acknowledged requests, which works while other clients continue."""
+    """Check only acknowledged requests, which is possible while other clients continue."""
     titles: dict[str, list[Stored]] = defaultdict(list)
     for each in found.values():
         titles[each.title].append(each)
@@ -280,7 +280,7 @@ def _place(body: dict[str, Any]) -> tuple[str, int]:
 
 
 def misdelivered(receiver: Receiver, found: dict[str, Stored]) -> list[str]:
-    """Check that callbacks match the stored events, that each has one id, and that they first arrive in order."""
+    """Check that callbacks match the stored events, that each has a single ID, and that first arrivals are in order."""
     wanted = due(found)
     ids: dict[tuple[str, int], set[str]] = defaultdict(set)
     first: dict[str, list[int]] = defaultdict(list)

@@ -1,6 +1,6 @@
-"""Kills a migration at each of its statements and commits, and checks that the next attempt completes it.
+"""Kills a migration before each of its statements and commits, and checks that the next attempt completes it.
 
-`python -m tests.faults.migrating [--database URL] [--first 1] [--every 1]`. It forks, so its process must not have
+`python -m tests.faults.migrating [--database URL] [--first 1] [--every 1]`. The program forks, so it must not have
 threads.
 """
 

@@ -1,4 +1,4 @@
-"""An ordinary workload at full speed, which measures how many requests of agents, reviewers and readers succeed."""
+"""An ordinary workload at full speed that measures how many requests from agents, reviewers and readers succeed."""
 
 import asyncio
 import random

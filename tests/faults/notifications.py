@@ -1,4 +1,4 @@
-"""Nodes on a PostgreSQL that drops every notification; waits must end even so."""
+"""Nodes on a PostgreSQL server that drops every notification; all waits must still end."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ def drop_notifications(settings: Settings) -> None:
 
 @contextlib.contextmanager
 def listening(settings: Settings, report: "Report") -> Iterator[None]:
-    """Listen like a node; at the end, record how many notifications were dropped and how many arrived anyway."""
+    """Listen as a node does; at the end, record how many notifications were dropped and how many arrived anyway."""
     assert settings.database_url is not None, "requires PostgreSQL"
     with psycopg.connect(settings.database_url, autocommit=True) as ear:
         ear.execute("LISTEN assent")
@@ -125,7 +125,7 @@ async def waits(pair: Pair, report: Report, count: int) -> None:
         breakpoint_id = await pair.create(here)
         wait = pair.long_poll if how == "by long-poll" else pair.stream
         waiting = asyncio.create_task(wait(breakpoint_id, here))
-        # Some decisions are made before the wait begins, but most of them long afterwards.
+        # Some decisions are made before the wait begins, but most are made long afterwards.
         await asyncio.sleep(pair.chance.uniform(0, 3))
         await pair.decide(breakpoint_id, 1 - here, approved=approved)
         decision = await waiting

@@ -64,7 +64,7 @@ class Tally:
 
 @contextlib.asynccontextmanager
 async def arena(settings: Settings, *, seed: int) -> AsyncIterator[Arena]:
-    """Start two nodes on one database, with their people."""
+    """Create people and start two nodes on one database."""
     tokens: dict[str, str] = {}
     async with running_node(settings) as node:
         tokens["agent"] = await node.token("agent")

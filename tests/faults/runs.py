@@ -1,4 +1,4 @@
-"""Runs that competing reviewers decide while workers, nodes and PostgreSQL itself are killed."""
+"""Runs whose breakpoints competing reviewers decide while workers, nodes and PostgreSQL itself are killed."""
 
 import asyncio
 import contextlib
@@ -72,7 +72,7 @@ class Fire:
     seed: int
     kills: int
     server: Cluster | None = None
-    """The PostgreSQL to kill, if any."""
+    """The PostgreSQL server to kill, if any."""
     log: Path | None = None
 
     def __post_init__(self) -> None:

@@ -54,7 +54,7 @@ async def test_a_clock_jump_back_neither_ends_a_wait_nor_makes_it_hang(here: Nod
     task = await waiting(here, mortal["id"])
     await parked(here)
     clock.advance(-HOUR)
-    # By the end of this wait, the originally expected time of the deadline has passed as well.
+    # By the end of this wait, the time at which the deadline was originally expected has passed.
     still = await waiting(here, other["id"], 1.5)
     assert (await still).json()["status"] == "waiting"
     assert not task.done()
@@ -92,7 +92,7 @@ async def test_a_breakpoint_ends_when_a_jumping_clock_first_reaches_its_deadline
 
 
 @pytest.mark.parametrize("off", [-HOUR, HOUR])
-async def test_a_node_with_a_wrong_clock_uses_the_time_of_postgresql(postgres_settings: Settings, off: int) -> None:
+async def test_a_node_with_a_wrong_clock_uses_postgresqls_clock(postgres_settings: Settings, off: int) -> None:
     clock = DatabaseClock(lambda: time.time_ns() + off * 1_000_000_000)
     async with running_node(postgres_settings, clock=clock) as node:
         now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
@@ -145,7 +145,7 @@ async def test_a_clock_off_by_an_hour_ends_nothing_early_or_late(settings: Setti
 
 
 def _on_time(url: str, ids: list[str]) -> None:
-    """Check by PostgreSQL's clock that they were created just now and ended at or shortly after their deadline."""
+    """Check by PostgreSQL's clock that these were created just now and ended at or shortly after their deadlines."""
     with psycopg.connect(url) as connection:
         found: list[tuple[Any, ...]] = connection.execute(
             "SELECT created_at, due_at, ended_at, extract(epoch FROM clock_timestamp())::bigint * 1000000"

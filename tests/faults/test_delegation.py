@@ -27,7 +27,7 @@ SECRETS = {"HOOK_SECRET": SECRET, "JIRA_TOKEN": TOKEN}
 ASKED = 40
 MINUTE, HOUR = 60, 3600
 LOOKS = 50
-"""How often in a row to check that no delivery is in progress before assuming it."""
+"""Number of consecutive checks that must find no delivery in progress."""
 STATES = "SELECT channel, purpose, state, attempts FROM assent_deliveries ORDER BY channel, seq"
 
 
@@ -70,7 +70,7 @@ async def mailed(node: Node, mail: MailServer) -> None:
 
 
 async def heal(node: Node) -> None:
-    """Queue due deliveries, because the jobs themselves run by real time."""
+    """Queue due deliveries, because their jobs are scheduled by the real clock."""
     await node.assent.database.write(node.assent[DeliveryService].heal)
 
 
@@ -145,7 +145,7 @@ async def test_a_receiver_that_returns_410_is_disabled_and_the_fallback_is_used(
     assert (stored.enabled, "410" in (stored.disabled_because or "")) == (False, True)
 
 
-async def test_a_persistently_failing_channel_falls_back_to_the_next(
+async def test_a_persistently_failing_channel_falls_back_to_the_next_channel(
     working: Node, receiver: Receiver, mail: MailServer, clock: ManualClock
 ) -> None:
     await hooked(working, receiver, fallback=["mail"])
@@ -228,8 +228,8 @@ async def test_an_hour_long_outage_loses_no_messages(
     async def pushed() -> list[Delivery]:
         found = await deliveries(working)
         if all(each.state != "sending" for each in found):
-            # Advance only when none is in progress, and by less than the 30 seconds of a claim, because a worker may
-            # have just claimed one.
+            # Advance only when no delivery is in progress, and by less than a claim's 30 seconds, because a worker may
+            # have just claimed a delivery.
             clock.advance(MINUTE // 3)
             await heal(working)
         return found

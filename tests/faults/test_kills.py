@@ -69,7 +69,7 @@ async def test_kill_9_under_load_loses_and_duplicates_nothing(
 
 @pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
 def test_the_next_migration_completes_a_killed_one(postgres_url: str, dialect: str) -> None:
-    """Kill it before a sample of its statements; `make soak` covers all of them."""
+    """Kill the migration before a sample of its statements; `make soak` covers all of them."""
     place = ["--database", postgres_url] if dialect == "postgresql" else []
     line = [sys.executable, "-m", "tests.faults.migrating", "--first", "7", "--every", "61", *place]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
@@ -77,7 +77,7 @@ def test_the_next_migration_completes_a_killed_one(postgres_url: str, dialect: s
 
 
 @pytest.mark.timeout(400)
-async def test_another_worker_completes_the_job_of_a_killed_one(
+async def test_another_worker_completes_the_job_of_a_killed_worker(
     postgres_settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = postgres_settings.model_copy(update={"outbound_allow": ("127.0.0.0/8",)})

@@ -1,4 +1,4 @@
-"""Runs survive kills of any process; `make soak` does the same with two hundred at a time."""
+"""Runs survive kills of any process; `make soak` tests two hundred at a time."""
 
 import random
 import sys

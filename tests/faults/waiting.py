@@ -102,7 +102,7 @@ async def ready(settings: Settings) -> Agents:
 
 
 def restarted(node: Process, settings: Settings) -> Process:
-    """Send SIGTERM, and start again on the same port."""
+    """Stop the node with SIGTERM, and start it again on the same port."""
     node.stop()
     return start_server(settings, port=int(node.url.rpartition(":")[2]))
 

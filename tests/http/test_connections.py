@@ -1,4 +1,4 @@
-"""Clients that never finish their request are disconnected, but not those that are waiting for a response."""
+"""Clients that never finish their request are disconnected, but clients waiting for a response are not."""
 
 import asyncio
 import contextlib
@@ -95,7 +95,7 @@ class Place:
         return reader, writer
 
     async def open_unread(self, sent: bytes) -> socket.socket:
-        """Connect a client that sends a request, but does not read the response automatically."""
+        """Connect a client that sends a request but does not read the response automatically."""
         client = socket.socket()
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.setblocking(False)
@@ -159,7 +159,7 @@ async def test_sending_headers_slowly_does_not_extend_the_timeout(place: Place) 
         writer.write(b"x")
         await writer.drain()
     assert place.pass_by(10) == 1
-    with contextlib.suppress(ConnectionResetError):  # the server's close can discard its response
+    with contextlib.suppress(ConnectionResetError):  # closing the connection can discard the response
         assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
 
 
@@ -293,7 +293,7 @@ async def test_a_stream_that_is_read_slowly_is_not_closed(place: Place) -> None:
         await place.connections(1, ready=_buffered)
 
 
-async def test_a_websocket_handshake_does_not_break_the_watch(place: Place) -> None:
+async def test_a_websocket_handshake_does_not_break_the_connection_watch(place: Place) -> None:
     """uvicorn hands such a connection to another protocol, which has no request cycle."""
     await place.open(UPGRADE)
     await place.connections(1, ready=lambda each: not isinstance(each, WatchedProtocol))

@@ -94,7 +94,7 @@ async def test_an_uncaught_domain_error_becomes_a_problem_response(error: Except
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-async def test_any_other_error_is_a_500_that_reveals_only_the_request_id() -> None:
+async def test_an_unexpected_error_returns_500_and_reveals_only_the_request_id() -> None:
     async with client(failing(RuntimeError(CANARY))) as http:
         answer = await http.get("/api/x", headers={"X-Request-Id": "look-here"})
     assert (answer.status_code, answer.json()["code"]) == (500, "internal")
@@ -104,7 +104,7 @@ async def test_any_other_error_is_a_500_that_reveals_only_the_request_id() -> No
     assert answer.headers["x-request-id"] == "look-here"
 
 
-async def test_an_error_in_the_middle_of_a_response_does_not_start_another() -> None:
+async def test_an_error_in_the_middle_of_a_response_does_not_start_another_response() -> None:
     sent: list[Message] = []
 
     async def send(message: Message) -> None:

@@ -111,7 +111,7 @@ async def test_draining_ends_all_current_and_later_waits_and_inboxes() -> None:
     assert await waiter.future is Woken.DRAINED
 
 
-async def test_waits_and_inboxes_count_toward_the_limit_of_a_token() -> None:
+async def test_waits_and_inboxes_count_toward_a_tokens_limit() -> None:
     hub = Hub()
     hub.register("bp_1", "t1")
     hub.register("bp_2", "t1")
@@ -131,7 +131,7 @@ async def test_an_inbox_keeps_the_latest_change_of_each_breakpoint_of_its_projec
     assert inbox.ready.is_set()
 
 
-async def test_an_inbox_that_is_not_read_stops_growing_and_is_marked() -> None:
+async def test_an_inbox_that_is_not_read_stops_growing_and_is_marked_as_overflowed() -> None:
     hub = Hub()
     inbox = hub.open_inbox("default", "t1")
     hub.wake([hint(f"bp_{n}") for n in range(INBOX_BACKLOG)])

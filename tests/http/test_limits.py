@@ -1,4 +1,4 @@
-"""Token buckets."""
+"""Rate limits based on token buckets."""
 
 import math
 

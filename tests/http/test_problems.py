@@ -1,4 +1,4 @@
-"""Every error has a status, a code and the shape of RFC 9457."""
+"""Every error has a status and a code, and is sent in the RFC 9457 format."""
 
 import json
 from collections.abc import Iterator
@@ -17,7 +17,8 @@ from assent.http.problems import STATUS, Problem, from_http_exception, from_vali
 
 
 def every_error(kind: type[AssentError] = AssentError) -> Iterator[type[AssentError]]:
-    for each in (kind for kind in kind.__subclasses__() if kind.__module__ == errors.__name__):  # without the SDK's
+    # This excludes the SDK's errors.
+    for each in (kind for kind in kind.__subclasses__() if kind.__module__ == errors.__name__):
         yield each
         yield from every_error(each)
 
@@ -39,7 +40,7 @@ def test_every_error_has_a_status_and_a_well_formed_problem(kind: type[AssentErr
     }
 
 
-def test_codes_are_stable_words_and_no_two_errors_share_one() -> None:
+def test_error_codes_are_unique_and_consist_of_lowercase_words() -> None:
     codes = [kind.code for kind in every_error()]
     assert len(set(codes)) == len(codes)
     assert all(code.replace("_", "").isalpha() and code.islower() for code in codes)

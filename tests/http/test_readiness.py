@@ -1,4 +1,4 @@
-"""A node is ready if it can write to its database, and gives the reason if it is not."""
+"""A node is ready if it can write to its database; if it is not ready, it reports the reason."""
 
 import asyncio
 from collections.abc import Callable
@@ -107,7 +107,7 @@ async def test_a_node_whose_database_rejects_writes_is_not_ready(node: Node) -> 
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
-        # Each connection of the pool fails once, and its replacement is read-only.
+        # Each connection in the pool fails once, and its replacement is read-only.
         said = [await reason(readiness(node)) for _ in range(10)]
         assert said[-1] == "The database is not accepting writes."
 

@@ -1,4 +1,4 @@
-"""Responses to requests without a route come from an index, and are the same as after a scan of all routes."""
+"""Responses to requests without a matching route come from an index and match those of a scan of all routes."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ async def test_the_index_agrees_with_a_scan_of_all_routes(node: Node) -> None:
 
 
 def _routes(app: Any) -> list[Any]:
-    """Return the routes of the application inside its middleware."""
+    """Return the routes of the application that the middleware wraps."""
     while not hasattr(app, "routes"):
         app = next(value for name, value in vars(app).items() if name.endswith("app"))
     return list(app.routes)

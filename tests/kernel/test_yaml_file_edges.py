@@ -92,7 +92,7 @@ def test_files_larger_than_one_mebibyte_are_rejected() -> None:
 
 
 def standing_for(values: int) -> bytes:
-    """Return a list that mostly repeats one list: 100 values each, including the list, plus one for the whole."""
+    """Return a list that expands to this many values: 100 for each repeated inner list, and 1 for the outer list."""
     whole, rest = divmod(values - 1, 100)
     last = f", [{', '.join('0' * (rest - 1))}]" if rest else ""
     return f"[&a [{', '.join('0' * 99)}]{', *a' * (whole - 1)}{last}]".encode()

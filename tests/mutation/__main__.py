@@ -1,4 +1,4 @@
-"""Measure the share of faults in the domain that its tests detect."""
+"""Measure the share of inserted faults that the domain's tests detect."""
 
 import argparse
 import os

@@ -1,7 +1,7 @@
-"""Generates all small faults that can be inserted into a module, with their position and the resulting code.
+"""Generates all small faults that can be inserted into a module, with their positions and the resulting code.
 
-Code without an effect at runtime is skipped: annotations, docstrings, assertions for type checkers, `del` of unused
-names, and arguments of decorators. Faults in messages for people are marked and counted separately.
+Code that has no effect at runtime is skipped: annotations, docstrings, assertions for type checkers, `del` of unused
+names, and decorator arguments. Faults in human-readable messages are marked and counted separately.
 """
 
 import ast
@@ -55,14 +55,14 @@ class Mutant:
     column: int
     what: str
     function: str | None
-    """Outermost function whose body contains the fault, or None if it takes effect when the module is imported."""
+    """Outermost function whose body contains the fault, or None if the fault takes effect at import."""
     message: bool
 
     def __str__(self) -> str:
         return f"{self.line}:{self.column} {self.function or 'module'}: {self.what}"
 
     def compiled(self, tree: ast.Module, filename: str) -> CodeType:
-        """Compile the module with this fault, and restore the tree."""
+        """Compile the module with this fault, then restore the tree."""
         before = self._put(self.instead)
         try:
             return compile(ast.fix_missing_locations(tree), filename, "exec")

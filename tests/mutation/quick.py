@@ -1,4 +1,4 @@
-"""Speeds up tests that run against thousands of faults: fewer examples, which are the same in every run."""
+"""Speeds up tests that run against thousands of faults by trying fewer examples, the same ones in every run."""
 
 import os
 from collections.abc import Sequence

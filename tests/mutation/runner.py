@@ -55,9 +55,9 @@ PURE = sorted(
 )  # fmt: skip
 """Modules without I/O: the core, and the models of the features."""
 LONGEST = 1.5
-"""Maximum processor time of a test, in seconds. Slower tests are skipped."""
+"""Maximum CPU time per test, in seconds. Slower tests are skipped."""
 ENOUGH = 2.0
-"""Processor time per fault, in seconds, after which slower tests of other modules are skipped."""
+"""CPU time per fault, in seconds, after which slower tests of other modules are skipped."""
 OWN = {
     "breakpoint": "lifecycle", "expressions": "patterns", "grammar": "patterns", "pattern": "patterns",
     "timestamps": "instants", "safe_text": "visible", "seats": "routing", "chain_checks": "audit",
@@ -196,7 +196,7 @@ class Runner:
         quicken(session.items)
         warm_up()
         self._items = {item.nodeid: item for item in session.items}
-        # Without garbage collection of the shared objects, child processes do not copy the memory pages.
+        # Garbage collection of shared objects would make each child process copy their memory pages.
         gc.collect()
         gc.freeze()
         self._told = self._baseline()
@@ -286,7 +286,7 @@ class Runner:
         self._running[_forked(changed)] = score, name
 
     def _tests(self, module: Module, function: str | None) -> list[str]:
-        """Return the tests that called a function, or any function of the module: the module's own tests first."""
+        """Return the tests that called a function, or any function in the module, with the module's own tests first."""
         stem = module.path.stem
 
         def concerns(name: str, told: Told) -> bool:
@@ -302,7 +302,7 @@ class Runner:
         ]
 
     def _limit(self, tests: Sequence[str]) -> None:
-        """Limit processor time rather than elapsed time, because the machine may be busy."""
+        """Limit CPU time rather than elapsed time, because the machine may be busy."""
         seconds = 5 + math.ceil(4 * sum(self._told[name].seconds for name in tests))
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -343,7 +343,7 @@ class Runner:
 
 
 class _Chosen:
-    """Selects the chosen tests after a new collection, and new tests, whose names depend on the fault."""
+    """Selects the chosen tests after a second collection, and any new tests, because names can depend on the fault."""
 
     def __init__(self, tests: Sequence[str], known: Any) -> None:
         self._order = {name: n for n, name in enumerate(tests)}
@@ -389,7 +389,7 @@ def _passes(items: Sequence[pytest.Item]) -> bool:
 
 
 def _forked(work: Callable[[], int]) -> int:
-    """Run the work in a child process without output, whose exit status is the result."""
+    """Run the work in a silent child process that exits with the result as its status; return the process ID."""
     pid = os.fork()
     if pid:
         return pid

@@ -108,8 +108,8 @@ def test_only_a_sampled_score_has_a_confidence_interval() -> None:
     assert "| a.py | 5 | 5 | 4 | 0 | 1 | 80.0% |" in table([score])
 
 
-def test_a_run_counts_detected_faults_and_lists_the_others(tmp_path: Path) -> None:
-    """Only one weak test is run, which uses literal globs and no stars."""
+def test_a_run_counts_detected_faults_and_lists_undetected_ones(tmp_path: Path) -> None:
+    """The only test that runs is weak: it uses literal globs without stars."""
     weak = tmp_path / "test_globs_weakly.py"
     weak.write_text(
         "from assent.core.patterns.globs import glob_matches\n\n\n"

@@ -1,4 +1,4 @@
-"""Reading assent.yaml: settings and other sections use the same reader, and errors have line numbers."""
+"""Reading assent.yaml: settings and other sections use the same reader, and errors include line numbers."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("path")
-def test_the_settings_read_on_as_a_string_instead_of_a_boolean() -> None:
+def test_the_yaml_key_on_is_parsed_as_a_string_and_not_as_a_boolean() -> None:
     settings = Settings()
     assert settings.triggers is not None
     assert [each["on"] for each in settings.triggers] == ["github.push", "schedule.tick"]
@@ -62,7 +62,7 @@ def test_the_configuration_file_is_optional(tmp_path: Path) -> None:
         ("/routes/0", "routes[0]: is wrong"),
     ],
 )
-def test_a_problem_names_its_line_or_that_of_its_parent(path: Path, pointer: str, said: str) -> None:
+def test_a_problem_names_its_line_or_its_parents_line(path: Path, pointer: str, said: str) -> None:
     file = read_file(path)
     assert file is not None
     problems = Problems(Given(file.value, file, frozenset({"triggers"})))
@@ -76,7 +76,7 @@ def test_a_problem_outside_the_file_has_no_line() -> None:
     assert problems.told() == ["triggers[0]/on: is wrong"]
 
 
-def test_problems_are_listed_in_the_order_of_the_file(path: Path) -> None:
+def test_problems_are_listed_in_the_order_in_which_they_appear_in_the_file(path: Path) -> None:
     file = read_file(path)
     assert file is not None
     problems = Problems(Given(file.value, file, frozenset({"triggers"})))
@@ -93,7 +93,7 @@ def test_problems_are_listed_in_the_order_of_the_file(path: Path) -> None:
         (NotFound("Project x not found."), ("/triggers/0", "Project x not found.")),
     ],
 )
-def test_an_error_pointer_is_placed_within_its_section(
+def test_an_error_pointer_is_prefixed_with_the_pointer_to_its_section(
     error: InvalidRequest | NotFound, found: tuple[str, str]
 ) -> None:
     assert in_place("/triggers/0", error) == found

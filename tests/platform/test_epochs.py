@@ -82,7 +82,9 @@ async def test_a_restore_invalidates_receipts_sessions_links_and_held_answers(
 
 
 @pytest.mark.parametrize("held", [True, False], ids=["approval", "rejection"])
-async def test_an_answer_held_before_a_restore_neither_counts_nor_blocks(settings: Settings, *, held: bool) -> None:
+async def test_an_answer_held_before_a_restore_neither_counts_nor_blocks_later_answers(
+    settings: Settings, *, held: bool
+) -> None:
     clock = ManualClock()
     async with running_node(settings.model_copy(update=UNDO), clock=clock) as node:
         ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "reviewer")

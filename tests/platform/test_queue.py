@@ -115,7 +115,7 @@ async def finished(node: Node, job: str) -> str:
     return await until(status, lambda found: found not in {"ENQUEUED", "PENDING"})
 
 
-async def test_a_worker_executes_the_jobs_of_its_queue(working: Node, probe: Probe) -> None:
+async def test_a_worker_executes_the_jobs_in_its_queue(working: Node, probe: Probe) -> None:
     await asyncio.gather(*(put(working, f"job-{n}", n=n) for n in range(50)))
     await probe.times(50)
     assert sorted(each["n"] for each in probe.seen) == list(range(50))
@@ -157,7 +157,7 @@ async def leave_running(node: Node, job: str, *, by: str) -> None:
     await node.assent.database.write(use_case)
 
 
-async def test_the_jobs_of_a_dead_worker_are_executed_by_another(working: Node, probe: Probe) -> None:
+async def test_a_dead_workers_jobs_are_executed_by_another_worker(working: Node, probe: Probe) -> None:
     """A job's row names its worker; recovery reassigns jobs of workers that are not alive."""
     await leave_running(working, "orphan", by="dead:1")
     await asyncio.to_thread(worker_of(working).recover, frozenset({worker_of(working).id}))
@@ -166,7 +166,7 @@ async def test_the_jobs_of_a_dead_worker_are_executed_by_another(working: Node, 
 
 
 async def test_a_job_that_was_claimed_but_never_started_is_requeued(working: Node, probe: Probe) -> None:
-    """The database failed between claiming and confirming the job, so it is assigned to this worker but not running."""
+    """The database failed after the job was claimed but before this was confirmed, so its worker never started it."""
     mine = worker_of(working)
     await leave_running(working, "forgotten", by=mine.id)
     await asyncio.to_thread(mine.recover, frozenset({mine.id}))

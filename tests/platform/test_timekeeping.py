@@ -34,7 +34,7 @@ TABLES = (
 
 
 class RolledBack(Exception):
-    """Rolls back a transaction after its result was read, so that the next one starts from the same state."""
+    """Rolls back a transaction after its result has been read, so that the next one starts from the same state."""
 
 
 async def tried(node: Node, sweep: Callable[[Transaction], object], *, at: int) -> list[Sequence[Any]]:
@@ -64,7 +64,9 @@ def in_batches(tx: Transaction) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_a_batch_has_the_same_result_as_ending_breakpoints_one_by_one(node: Node, seed: int) -> None:
+async def test_ending_breakpoints_in_a_batch_has_the_same_result_as_ending_them_one_by_one(
+    node: Node, seed: int
+) -> None:
     chance = random.Random(seed)
     ann = await person(node, "ann", "reviewer")
     for _ in range(chance.randint(1, 40)):
@@ -102,7 +104,7 @@ async def test_a_decision_made_during_a_sweep_is_kept(node: Node, clock: ManualC
     assert events == [("created",), ("responded",), ("released",)]
 
 
-async def test_nothing_ends_before_its_deadline(node: Node, clock: ManualClock) -> None:
+async def test_no_breakpoint_ends_before_its_deadline(node: Node, clock: ManualClock) -> None:
     breakpoint_id = await create(node, ttlSeconds=60)
 
     def use_case(tx: Transaction) -> int:
@@ -135,7 +137,7 @@ async def _assert_locked_row_is_skipped(node: Node, clock: ManualClock) -> None:
         assert left == [(ids[0],)]
         listed = asyncio.create_task(node.call("GET", "/api/breakpoints?status=waiting", await node.token("reviewer")))
         await _blocked(url)
-    # The list waits for the lock and is correct after that.
+    # The list waits for the lock and then returns the correct result.
     assert (await listed).json()["items"] == []
 
 
@@ -149,14 +151,14 @@ async def _blocked(url: str) -> None:
 
 @contextlib.contextmanager
 def patient(job: str) -> Generator[None, None, None]:
-    """Expect failures only of the job "broken"."""
+    """Suppress errors, which only the job "broken" may raise."""
     try:
         yield
     except RuntimeError:
         assert job == "broken"
 
 
-async def test_the_next_run_is_at_the_next_deadline(node: Node) -> None:
+async def test_a_job_next_runs_at_the_next_deadline(node: Node) -> None:
     clock = ManualClock()
     keeper = Timekeeper(node.assent.database, clock, [], patient=patient)
     job = DueJob("nothing", lambda _: 0, batch=1, every=10, next_due=SELECT_NEXT_DUE)

@@ -164,7 +164,7 @@ async def test_a_run_continues_after_its_node_has_stopped(settings: Settings) ->
         assert (await works.ended(run_id))["output"] == [True, False]
 
 
-async def test_an_unknown_process_error_lists_the_available_processes(works: Works) -> None:
+async def test_the_error_for_an_unknown_process_lists_the_available_processes(works: Works) -> None:
     works.write("known", "@process\nasync def known(inputs, ctx): ...\n")
     works.write("bad", "raise ValueError('on purpose')\n")
 
@@ -191,7 +191,9 @@ async def test_an_idempotency_key_starts_only_one_run(works: Works) -> None:
     assert other.status_code == 422
 
 
-async def test_starters_cannot_answer_their_runs_and_agents_see_only_their_own(works: Works) -> None:
+async def test_people_cannot_answer_questions_from_runs_that_they_started_and_agents_see_only_their_own_runs(
+    works: Works,
+) -> None:
     works.write("asking", "@process\nasync def asking(inputs, ctx):\n    return (await ctx.breakpoint('x')).approved\n")
     ann, other = await works.node.person("ann", "reviewer"), await works.node.token("agent", name="other")
     works.agent = ann
@@ -209,7 +211,7 @@ async def test_starters_cannot_answer_their_runs_and_agents_see_only_their_own(w
     assert (await works.ended(run_id))["output"] is True
 
 
-async def test_a_token_starts_only_the_processes_it_allows(works: Works) -> None:
+async def test_a_token_can_start_only_the_processes_that_it_allows(works: Works) -> None:
     for name in ("deploy", "report"):
         works.write(name, f"@process\nasync def {name}(inputs, ctx): ...\n")
 

@@ -23,7 +23,7 @@ async def test_an_event_starts_a_run_that_finishes_after_approval(works: Works) 
             return {"approved": asked.approved, "because": inputs["event"]["id"], "mark": ctx.mark}
         """,
     )
-    # Creating a trigger over the API scans the process folder; here, a request makes the node scan it before the event.
+    # The trigger is not created over the API, which would scan the process folder, so make the node scan it here.
     await works.node.call("GET", "/api/processes", works.agent)
     ci = await source(works.node)
     await trigger(works.node, inputs={"repo": "{{ event.repo }}"}, hold=True)

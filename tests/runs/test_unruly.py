@@ -194,7 +194,7 @@ async def _jobs(works: Works, run_id: str) -> int:
     return sum(run_id in job and status in {"ENQUEUED", "PENDING"} for job, status in found)
 
 
-async def test_a_run_that_raises_another_exception_for_a_failed_task_can_be_retried(
+async def test_a_run_that_raises_a_different_exception_for_a_failed_task_can_be_retried(
     works: Works, tmp_path: Path
 ) -> None:
     works.write(

@@ -1,4 +1,4 @@
-"""Every event for a run is processed, no run is woken forever, and only the current worker can write."""
+"""Every event for a run is processed, no run is woken endlessly, and only the current worker can write."""
 
 import asyncio
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ def _desk(works: Works) -> Desk:
 
 
 async def _wake_all(works: Works, *, after: int) -> int:
-    """Wake all runs that will be due by then, as the scheduler would."""
+    """Wake all runs that will be due after this delay, as the scheduler would."""
 
     def use_case(tx: Transaction) -> int:
         return tx[Runs].wake_due(tx.now() + after, limit=1000)

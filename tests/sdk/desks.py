@@ -1,4 +1,4 @@
-"""A local desk for tests: a folder, a manual clock, and a person whose input the test scripts."""
+"""A local desk for tests: a folder, a manual clock, and a person whose input is scripted by the test."""
 
 import io
 import json

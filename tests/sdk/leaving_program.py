@@ -1,7 +1,7 @@
 """A program that waits for an answer until it is terminated: `AGENT ENTRY PLACE`; a line on stdin makes it exit.
 
 Prints "waiting" once `wait` is waiting for a question that another call created, and "left" if a waiting call returns
-or raises in the program, which must not happen during its termination.
+or raises in the program, which must not happen while it is being terminated.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
 
 
 if "unkillable" in PLACE:
-    # As for process 1 of a container, the signal's default action does nothing, which Python cannot detect.
+    # As in process 1 of a container, the signal's default action does nothing, which Python cannot detect.
     ctypes.CDLL(None).signal(signal.SIGTERM, 1)
 
 

@@ -44,7 +44,7 @@ class Hang:
 
 
 async def _heard(event: threading.Event) -> None:
-    # With a timeout, because closing the loop waits for its threads, which no test timeout interrupts.
+    # Use a timeout, because closing the loop waits for its threads, and no test timeout interrupts that wait.
     assert await asyncio.to_thread(event.wait, PATIENCE)
 
 
@@ -66,7 +66,7 @@ class Scripted:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers each request with the next response of the script."""
+    """Answers each request with the next response in the script."""
 
     protocol_version: ClassVar[str] = "HTTP/1.1"  # type: ignore[misc]
     lines: ClassVar[list[Line]]

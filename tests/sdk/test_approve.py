@@ -192,7 +192,7 @@ async def test_an_unreachable_server_does_not_count_as_approval() -> None:
 
 
 @pytest.mark.parametrize("said", [None, 0, "", "False", True])
-def test_only_a_literal_false_from_when_skips_the_approval(said: Any) -> None:
+def test_the_approval_is_skipped_only_if_the_predicate_returns_exactly_false(said: Any) -> None:
     bank = Bank()
 
     with pytest.raises(CannotAsk):
@@ -319,9 +319,7 @@ def test_edits_confirmed_by_the_receipt_are_applied(court: Court) -> None:
 
 
 @pytest.mark.parametrize("edits", [{"to": "eve"}, {"amount": "5"}, {"amount": 3, "password": "x"}, {"nothing": 1}])
-def test_edits_of_other_arguments_are_rejected_without_consuming_the_receipt(
-    court: Court, edits: dict[str, Any]
-) -> None:
+def test_invalid_edits_are_rejected_without_consuming_the_receipt(court: Court, edits: dict[str, Any]) -> None:
     court.edits = edits
 
     assert len(tried(court.script(), ArgumentsRefused)) == 2
@@ -347,7 +345,7 @@ def test_a_tampered_receipt_is_rejected(court: Court) -> None:
     assert "/api/receipts/consume" not in tried(court.script(altered), InvalidReceipt)
 
 
-def test_a_receipt_signed_by_an_unknown_key_is_rejected(court: Court) -> None:
+def test_a_receipt_signed_with_an_unknown_key_is_rejected(court: Court) -> None:
     court.seed = b"x" * 32
 
     assert "/api/receipts/consume" not in tried(court.script(), InvalidReceipt)
@@ -435,7 +433,7 @@ def at_home(house: House, monkeypatch: pytest.MonkeyPatch) -> House:
     return house
 
 
-async def test_an_approved_call_runs_with_its_arguments_sync_and_async(at_home: House) -> None:
+async def test_an_approved_sync_or_async_call_runs_with_its_arguments(at_home: House) -> None:
     bank = Bank()
 
     def yes(asked: Breakpoint) -> None:

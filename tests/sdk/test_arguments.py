@@ -1,4 +1,4 @@
-"""Tests of the arguments that reviewers see, and of those that the call runs with."""
+"""The arguments that reviewers see, and those that the call runs with."""
 
 import dataclasses
 import decimal

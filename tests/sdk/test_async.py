@@ -59,7 +59,7 @@ def test_calls_are_coroutines_only_on_the_async_client(name: str) -> None:
     assert not inspect.iscoroutinefunction(getattr(Assent, name))
 
 
-async def test_a_wait_survives_draining_a_reset_connection_and_a_503() -> None:
+async def test_a_wait_survives_a_draining_server_a_reset_connection_and_a_503() -> None:
     with scripted([DRAINING, RESET, UNAVAILABLE, Say(200, RELEASED)]) as fake:
         async with AsyncAssent(fake.url, "t") as assent:
             found = await assent.wait(ID)
@@ -134,7 +134,7 @@ async def test_concurrent_waits_on_one_client_do_not_block_each_other() -> None:
             await asyncio.gather(*waits, return_exceptions=True)
 
 
-async def test_a_response_that_arrives_in_chunks_is_read_completely() -> None:
+async def test_a_response_that_arrives_in_chunks_is_read_in_full() -> None:
     go_on, whole = threading.Event(), json.dumps(WHOLE).encode()
     pieces: list[bytes | threading.Event] = [whole[:40], go_on, whole[40:]]
     with scripted([Stream(pieces, {"Content-Length": str(len(whole)), "Content-Type": "application/json"})]) as fake:

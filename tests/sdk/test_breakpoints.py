@@ -54,7 +54,7 @@ def test_a_server_is_used_as_soon_as_one_is_configured(monkeypatch: pytest.Monke
         breakpoints.breakpoint("Go?")
 
 
-async def test_inside_a_run_abreakpoint_creates_a_breakpoint_of_the_run(inside: Run) -> None:
+async def test_inside_a_run_abreakpoint_creates_a_breakpoint_that_belongs_to_the_run(inside: Run) -> None:
     assert await abreakpoint("Go?", tags=["a"], require=True) == APPROVED
     assert inside.asked[0]["question"] == "Go?"
     assert inside.asked[0]["tags"] == ["a"]
@@ -78,7 +78,7 @@ async def test_both_calls_raise_cannot_ask_without_a_terminal(*, require: bool) 
 
 
 @pytest.mark.parametrize("path", ["../x", "/etc/passwd", "missing.md"])
-def test_missing_or_outside_files_are_rejected_before_asking(path: str, tmp_path: Path) -> None:
+def test_missing_files_and_files_outside_the_root_are_rejected_before_asking(path: str, tmp_path: Path) -> None:
     for files in ({"files": [path]}, {"context": {"files": [{"path": path, "format": "text"}]}}):
         with pytest.raises(FileRefused):
             breakpoints.breakpoint("Go?", **cast("Any", files))

@@ -32,7 +32,7 @@ DRAINING = Say(200, WAITING, {"Retry-After": "0", "Connection": "close"})
 UNAVAILABLE = Say(503, {"code": "unavailable", "detail": "Stopping."}, {"Retry-After": "0"})
 
 
-def test_a_wait_survives_draining_a_reset_connection_and_a_503() -> None:
+def test_a_wait_survives_a_draining_server_a_reset_connection_and_a_503() -> None:
     with scripted([DRAINING, RESET, UNAVAILABLE, Say(200, RELEASED)]) as fake, Assent(fake.url, "t") as assent:
         found = assent.wait(ID)
 
@@ -59,7 +59,7 @@ def test_a_refused_connection_raises_unreachable_with_the_url() -> None:
         assent.wait(ID)
 
 
-def test_connection_trouble_is_reported_to_the_callback() -> None:
+def test_connection_problems_are_reported_to_the_callback() -> None:
     told: list[str] = []
     with scripted([UNAVAILABLE, Say(200, RELEASED)]) as fake, Assent(fake.url, "t", on_trouble=told.append) as assent:
         assent.wait(ID)
@@ -78,7 +78,7 @@ def test_an_error_from_another_service_mentions_the_url_setting(answer: Say) -> 
     assert len(fake.heard) == 1
 
 
-def test_the_token_is_sent_as_bearer_and_a_401_is_not_retried() -> None:
+def test_the_token_is_sent_as_a_bearer_token_and_a_401_is_not_retried() -> None:
     refused = Say(401, {"code": "unauthenticated", "detail": "No."})
     with scripted([refused]) as fake, Assent(fake.url, "secret") as assent, pytest.raises(Unauthenticated):
         assent.list(status=["waiting", "expired"], tag=["a"], limit=5)

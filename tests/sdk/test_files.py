@@ -26,7 +26,7 @@ def test_a_snapshot_contains_the_bytes_and_the_relative_path(root: Path) -> None
 @pytest.mark.parametrize(
     "path", ["../secret.txt", "sub/../../secret.txt", "/etc/passwd", "", ".", "a\x00b", "sub", "no"]
 )
-def test_paths_outside_the_root_and_non_files_are_rejected(root: Path, path: str) -> None:
+def test_paths_outside_the_root_and_paths_that_are_not_files_are_rejected(root: Path, path: str) -> None:
     with pytest.raises(FileRefused):
         snapshot(path, root=root)
 

@@ -1,4 +1,4 @@
-"""A program that exits while waiting cancels its question on the server, regardless of the call and the thread."""
+"""A program that exits while waiting cancels its question on the server, whichever call or thread is waiting."""
 
 import os
 import signal
@@ -118,7 +118,7 @@ def test_exiting_cancels_the_breakpoints_awaited_by_daemon_threads(desk: Desk, e
 @pytest.mark.parametrize("place", ["main-handler-exits", "daemon-handler-exits"])
 @pytest.mark.parametrize("entry", ["breakpoint", "Assent.require_approval", "Assent.create+wait"])
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
-def test_a_custom_handler_that_exits_runs_and_the_exit_cancels(
+def test_a_custom_handler_can_exit_the_program_which_cancels_the_question(
     desk: Desk, entry: str, place: str, number: signal.Signals
 ) -> None:
     agent = f"{entry}-{place}-{number.name}"
@@ -133,7 +133,9 @@ def test_a_custom_handler_that_exits_runs_and_the_exit_cancels(
 
 @pytest.mark.parametrize("place", ["main-handler", "daemon-handler"])
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
-def test_a_custom_handler_that_returns_keeps_the_question_open(desk: Desk, place: str, number: signal.Signals) -> None:
+def test_the_question_stays_open_if_a_custom_handler_does_not_exit_the_program(
+    desk: Desk, place: str, number: signal.Signals
+) -> None:
     agent = f"{place}-{number.name}"
     program = started(desk, agent, "@approve", place)
     asked = waiting(desk, agent, program)

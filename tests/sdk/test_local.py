@@ -232,7 +232,7 @@ def test_rules_that_other_users_can_write_are_ignored(office: Office) -> None:
     assert office.ask_nobody().result.approved
 
 
-def test_always_creates_the_narrowest_rule_and_it_applies_to_the_next_call(office: Office) -> None:
+def test_answering_always_creates_the_narrowest_rule_and_applies_it_to_the_next_call(office: Office) -> None:
     office.write_rules(("other", NEVER))
     office.ask("always", "yes", "", tags=["docs"])
     rules = json.loads((office.folder / "rules.json").read_text())["rules"]
@@ -244,12 +244,12 @@ def test_always_creates_the_narrowest_rule_and_it_applies_to_the_next_call(offic
 
 
 @pytest.mark.parametrize("payload", [{"presentAlwaysApprove": False}, {"risk": "high"}, {"hardStop": True}])
-def test_always_is_not_offered_when_a_person_is_required(office: Office, payload: dict[str, Any]) -> None:
+def test_the_answer_always_is_not_offered_when_a_person_is_required(office: Office, payload: dict[str, Any]) -> None:
     assert not office.ask("always", "yes", "", "a.gate", **payload).result.approved
     assert not (office.folder / "rules.json").exists()
 
 
-def test_a_failure_to_save_the_rule_keeps_the_approval(office: Office) -> None:
+def test_a_failure_to_save_the_rule_does_not_undo_the_approval(office: Office) -> None:
     office.folder.mkdir()
     (office.folder / "rules.new").symlink_to("/nowhere/else")
     assert office.ask("always", "yes", "").result.approved
@@ -276,7 +276,7 @@ def patterns(office: Office) -> dict[str, str]:
     return {each["id"]: each["pattern"] for each in rules}
 
 
-def test_an_outdated_always_approve_rule_prompts_and_always_replaces_it(office: Office) -> None:
+def test_an_outdated_always_approve_rule_is_not_applied_and_answering_always_replaces_it(office: Office) -> None:
     write_old(office, OLD, {**OLD, "id": "rule-older"}, {"id": "rule-mine", "pattern": "other", "action": AUTO})
     assert office.ask_nobody(**CALL).unseen
     assert not office.ask("no", "", **CALL).result.approved
@@ -312,7 +312,7 @@ def streak(office: Office, gate: str) -> Mapping[str, Any]:
     return Journal(office.folder).streak(gate, "tester", "gate", key=lambda _: "gate")
 
 
-def test_fewer_approvals_than_the_policy_minimum_do_not_auto_approve(office: Office) -> None:
+def test_fewer_approvals_than_the_policy_minimum_do_not_lead_to_auto_approval(office: Office) -> None:
     for _ in range(2):
         assert office.approve(autoApproveAfterN=1).auto_approval["recommended"] is False
     assert office.approve(autoApproveAfterN=1).auto_approval["consecutiveApprovals"] == 2
@@ -328,7 +328,7 @@ def test_fewer_approvals_than_the_policy_minimum_do_not_auto_approve(office: Off
         ({}, False),
     ],
 )
-def test_approvals_of_different_arguments_do_not_count(
+def test_approvals_of_calls_with_different_arguments_do_not_count(
     office: Office, asked: dict[str, Any], *, approved: bool
 ) -> None:
     for _ in range(3):

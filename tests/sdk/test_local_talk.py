@@ -124,7 +124,7 @@ def test_a_rejection_includes_its_reason() -> None:
     assert said("no").answer.approved is False
 
 
-def test_always_shows_the_rule_and_asks_for_confirmation() -> None:
+def test_answering_always_shows_the_rule_and_asks_for_confirmation() -> None:
     person = Speaker("always", "yes", "")
     said_always = talk(person, PLAIN, {}, pattern="a.gate(agentId = 'x')")
     assert (said_always.always, said_always.answer.approved) == (True, True)

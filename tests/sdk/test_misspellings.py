@@ -53,7 +53,7 @@ def _differ(name: str, n: int) -> bool:
 
 
 def sdk_functions() -> dict[str, tuple[Callable[..., Any], Callable[..., Any]]]:
-    """Return every public SDK function: the object that defines its argument names, and a way to call it."""
+    """For every public SDK function, return the object that defines its argument names and a way to call it."""
     sync, parallel = Assent(URL, TOKEN), AsyncAssent(URL, TOKEN)
     found: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
         "breakpoint": (assent.breakpoint, assent.breakpoint),

@@ -1,4 +1,4 @@
-"""With a pinned receipt key, no SDK call returns an approval that the key did not sign."""
+"""With a pinned receipt key, no SDK call returns an approval that was not signed with that key."""
 
 import asyncio
 import json
@@ -88,7 +88,7 @@ CALLS: list[Callable[[], bool]] = [by_breakpoint, by_abreakpoint, by_wait, by_as
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_an_approval_signed_by_the_pinned_key_is_returned(
+def test_an_approval_signed_with_the_pinned_key_is_returned(
     office: Office, monkeypatch: pytest.MonkeyPatch, call: Callable[[], bool]
 ) -> None:
     monkeypatch.setenv("ASSENT_RECEIPT_KEY", office.key)
@@ -96,7 +96,7 @@ def test_an_approval_signed_by_the_pinned_key_is_returned(
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_an_approval_signed_by_another_key_raises(monkeypatch: pytest.MonkeyPatch, call: Callable[[], bool]) -> None:
+def test_an_approval_signed_with_another_key_raises(monkeypatch: pytest.MonkeyPatch, call: Callable[[], bool]) -> None:
     monkeypatch.setenv("ASSENT_RECEIPT_KEY", STRANGER)
     with pytest.raises(InvalidReceipt):
         call()

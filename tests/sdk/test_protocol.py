@@ -133,7 +133,7 @@ def test_a_long_drain_does_not_use_up_the_patience() -> None:
     assert world.wait(patience=10).approved
 
 
-def test_a_wait_gives_up_when_the_server_stays_unreachable_beyond_the_patience() -> None:
+def test_a_wait_gives_up_if_the_server_is_unreachable_for_longer_than_the_patience() -> None:
     world = World([(0.0, GONE)] * 1000)
 
     with pytest.raises(errors.Unreachable, match="no connection"):
@@ -169,7 +169,7 @@ def test_an_existing_decision_is_returned_even_with_a_zero_timeout() -> None:
 
 
 @pytest.mark.parametrize("name", ["expired", "cancelled"])
-def test_no_other_final_status_counts_as_approved(name: str) -> None:
+def test_an_expired_or_cancelled_breakpoint_does_not_count_as_approved(name: str) -> None:
     found = World([(0.0, status(name))]).wait()
 
     assert found.ended

@@ -240,7 +240,7 @@ def consuming(pace: Pace) -> Any:
     return receipts.consuming(issued(), key="k", pace=pace, patience=10)
 
 
-def test_a_lost_consume_response_is_retried_with_the_same_key() -> None:
+def test_a_consume_request_whose_response_was_lost_is_retried_with_the_same_key() -> None:
     world = World([(0, Lost("broken", sent=True)), (0, said({}, 503)), (0, used())])
 
     assert world.run(consuming).used_by == "agent:a"

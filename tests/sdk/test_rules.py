@@ -82,7 +82,7 @@ def _accepts(heard: Heard) -> str:
     return heard.headers["accept"]
 
 
-def test_a_backtest_without_a_progress_callback_is_a_single_response() -> None:
+def test_a_backtest_without_a_progress_callback_requests_a_single_response() -> None:
     with scripted([Say(200, TESTED)]) as fake, Assent(fake.url, "t") as assent:
         assert assent.backtest("a.*").scanned == 1
     assert "ndjson" not in _accepts(fake.heard[0])

@@ -1,4 +1,4 @@
-"""Tool calls made by a model: arguments with a single reading, and waiting for several answers."""
+"""Tool calls made by a model: arguments that can be read in only one way, and waiting for several answers."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def test_values_that_are_not_strict_json_are_shown_as_text(given: dict[str, Any]
     assert set(shown_arguments(given)) == {"text"}
 
 
-def test_the_reason_for_a_rejection_is_passed_on() -> None:
+def test_a_verdict_includes_the_reason_for_a_rejection() -> None:
     result = BreakpointResult(approved=False, status="released", auto=False, responded_by="ann", feedback="Not today.")
     given = verdict(CALL, Status(status="released", updated_at="", decision="rejected", result=result))
 

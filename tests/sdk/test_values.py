@@ -1,4 +1,4 @@
-"""The SDK's values and errors match the API, even if one of them is newer."""
+"""The SDK's values and errors match the API, even if the server or the SDK is newer."""
 
 import json
 from typing import Any
@@ -55,7 +55,7 @@ def test_every_api_problem_has_an_exception() -> None:
     assert all(errors.BY_CODE[kind.code] is kind for kind in STATUS)
 
 
-def test_the_docstring_tree_lists_every_exception() -> None:
+def test_the_exception_tree_in_the_docstring_is_complete() -> None:
     assert errors.__doc__ is not None
     named = {line.strip("│├└─ ").split()[0] for line in errors.__doc__.splitlines() if "──" in line}
 

@@ -76,7 +76,7 @@ def test_each_comment_is_reported_once_including_earlier_ones() -> None:
     assert told == ["c1", "c2"]
 
 
-def test_a_wait_with_callbacks_fetches_first_and_after_each_update() -> None:
+def test_a_wait_with_callbacks_fetches_the_breakpoint_first_and_after_each_update() -> None:
     world = World([
         (0.0, said(updated="t1")),
         (0.0, said(updated="t1")),
@@ -241,7 +241,7 @@ def test_keep_alive_comments_reset_the_patience() -> None:
     assert radio.run().events == [1]
 
 
-def test_a_stream_gives_up_when_the_server_stays_unreachable_beyond_the_patience() -> None:
+def test_a_stream_gives_up_if_the_server_is_unreachable_for_longer_than_the_patience() -> None:
     with pytest.raises(errors.Unreachable):
         Radio([GONE] * 1000, patience=30).run()
 
@@ -253,7 +253,7 @@ def test_a_stream_ends_if_the_breakpoint_ended_before_the_requested_event() -> N
     assert radio.resumed == ["7", "7"]
 
 
-def test_an_end_between_two_streams_is_still_reported() -> None:
+def test_a_breakpoint_that_ends_between_two_streams_is_still_reported() -> None:
     radio = Radio([STREAM, END, status("released"), STREAM, Heard(sse(event(8, "released")))], after=7).run()
 
     assert radio.events == [8]

@@ -23,7 +23,7 @@ from tests.support.zygote import Zygote, zygote
 KILLS_PER_ROUND = 200
 MIGRATION_STEP = 12
 MIGRATION_PAUSE = 60.0
-"""Seconds between two rounds of migrations, which have fewer points to kill them at than a server."""
+"""Seconds between two rounds of migrations, because a migration can be killed at fewer points than a server."""
 MOST_SHOWN = 20
 
 
@@ -69,7 +69,7 @@ class Killing:
             self.say(f"seed {seed}: {self.finished[what].told()}")
 
     async def _round(self, what: str, forking: Zygote, seed: int) -> Report:
-        """Run until the planned kills are done or the time is over; keep the data if anything was wrong."""
+        """Run until the planned kills are done or time is up; keep the data if anything went wrong."""
         with contextlib.ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="assent-soak-")))
             kill: deaths.Kill = deaths.one_server
@@ -120,7 +120,7 @@ class Killing:
 
 
 def _put_aside(settings: Settings, seed: int) -> Path:
-    """Keep the data for an investigation."""
+    """Keep the data for investigation."""
     place = Path(tempfile.mkdtemp(prefix=f"assent-wrong-{seed}-"))
     shutil.copytree(settings.data_dir, place / "data")
     if settings.database_url:

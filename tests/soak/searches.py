@@ -165,7 +165,7 @@ async def kills(url: str, until: float) -> Found:
 
 @soak("runs")
 async def runs(_: str, until: float) -> Found:
-    """Start two hundred runs at a time, which competing reviewers decide while all processes are killed."""
+    """Start two hundred runs at a time; competing reviewers answer them while all processes are being killed."""
     found = Found(0, "runs under kills of everything below them")
     first = True
     while first or time.monotonic() < until:
@@ -222,7 +222,7 @@ async def disk(_: str, until: float) -> Found:
 
 
 def _broken(total: disks.Report, until: float, seed: int) -> None:
-    """Run a server on a disk that fails again and again."""
+    """Run a server on a disk that fails repeatedly."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="assent-soak-") as folder, receiving() as receiver:
         settings = Settings(data_dir=Path(folder) / "data")
@@ -249,7 +249,7 @@ def _broken(total: disks.Report, until: float, seed: int) -> None:
 
 @soak("clocks")
 async def clocks(url: str, until: float) -> Found:
-    """Check deadlines on a machine whose clock keeps jumping by an hour: none is early, and the latest is reported."""
+    """Check that nothing expires early on a machine whose clock keeps jumping by an hour; report the longest delay."""
     off: list[float] = []
     wrong: list[str] = []
     while not off or time.monotonic() < until:
@@ -268,7 +268,7 @@ async def clocks(url: str, until: float) -> Found:
 
 @soak("restarts")
 async def restarts(url: str, until: float) -> Found:
-    """Restart two nodes in turn, again and again, while clients are waiting."""
+    """Repeatedly restart two nodes in turn while clients are waiting."""
     waits = rounds = 0
     met: Counter[str] = Counter()
     wrong: list[str] = []

@@ -13,7 +13,7 @@ from tests.support.nodes import Node
 
 @dataclass
 class Log:
-    """The admin log of a node; events since the last call are new."""
+    """The admin log of a node; `new` returns the events since its last call."""
 
     node: Node
     seen: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
@@ -32,7 +32,7 @@ def _key(event: AdminEvent) -> tuple[str, int]:
 
 
 def assert_recorded(new: Iterable[AdminEvent], act: str, what: str, *, actor: str, via: str | None) -> None:
-    """Check for an event of this type by this actor, through a token or session whose id has this prefix."""
+    """Check for an event of this type by this actor, through a token or session whose ID starts with this prefix."""
     events = list(new)
     found = [each for each in events if each.type == act]
     assert found, f"{what} recorded {[each.type for each in events]} and no {act}"

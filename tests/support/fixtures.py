@@ -25,7 +25,7 @@ async def shared(module_settings: Settings, shared_clock: ManualClock) -> AsyncI
 
 @pytest.fixture(scope="session")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    """A server for commands, with a token of an agent and one of a reviewer."""
+    """A server for commands, with an agent token and a reviewer token."""
     settings = Settings(data_dir=tmp_path_factory.mktemp("desk") / "data")
     agent, reviewer = prepared(settings, "agent", "reviewer")
     with server(settings) as process:

@@ -9,7 +9,7 @@
         jira.say("OPS-1", "approve, fine", by="acc-ann")
 
 The statuses are To Do (initial), Approved, Declined and Done, with transitions between all of them. With
-`jira_server(cloud=False)` it is a Data Center: REST 2, wiki text, a bearer token, and people with keys and names.
+`jira_server(cloud=False)`, it acts as Data Center: REST 2, wiki text, a bearer token, and people with keys and names.
 """
 
 import contextlib
@@ -297,7 +297,7 @@ class Jira:
         return Handler
 
     def start(self) -> None:
-        quick = {"poll_interval": 0.02}  # the time that stopping may take
+        quick = {"poll_interval": 0.02}  # limits how long stopping takes
         threading.Thread(target=self._server.serve_forever, kwargs=quick, name="jira", daemon=True).start()
 
     def stop(self) -> None:

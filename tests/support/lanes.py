@@ -1,8 +1,8 @@
-"""Test lanes: `test` protects a merge and is what CI runs, `all` is everything.
+"""Test lanes: `test` must pass before a merge and is what CI runs; `all` includes every test.
 
-`pytest --lane test` leaves out the slow tests in FULL and, except for BOTH_DATABASES, the PostgreSQL variant of tests.
-Randomized tests try fewer examples there. Without `--lane`, pytest runs everything; `--shard 2/12` runs a part of the
-lane. `--lane test --full-shard 2/48` runs the lane, and every test of a part of the files in full, as CI does.
+`pytest --lane test` leaves out the slow tests in FULL and, except for BOTH_DATABASES, the PostgreSQL variants of tests.
+Randomized tests try fewer examples in that lane. Without `--lane`, pytest runs everything; `--shard 2/12` runs part of
+the lane. `--lane test --full-shard 2/48` runs the lane, and all tests in full for part of the files, as CI does.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ FULL_SHARD_VARIABLE = "ASSENT_TEST_FULL_SHARD"
 
 BOTH_DATABASES = {
     "tests/breakpoints/api/test_feedback.py": "two decisions race",
-    "tests/breakpoints/api/test_idempotency.py": "two equal requests race",
+    "tests/breakpoints/api/test_idempotency.py": "two identical requests race",
     "tests/breakpoints/api/test_list.py": "list plans and cursors are SQL",
     "tests/breakpoints/api/test_strategies.py": "votes lock the breakpoint",
     "tests/breakpoints/api/test_waiting.py": "PostgreSQL wakes waiters by NOTIFY",
@@ -32,14 +32,14 @@ BOTH_DATABASES = {
     "tests/faults/": "crashes and races differ by database",
     "tests/runs/test_races.py": "workers race for a run",
     "tests/policy/usecases/test_backtest.py": "back-tests are SQL",
-    "tests/audit/usecases/test_database_administrator.py": "each database can be edited in its own ways",
+    "tests/audit/usecases/test_database_administrator.py": "each database can be edited in different ways",
     "tests/delivery/usecases/test_delivery.py": "claims are guarded updates",
     "tests/breakpoints/usecases/test_pending_answers.py": "answers race",
     "tests/policy/usecases/test_receipts.py": "two uses of a receipt race",
     "tests/audit/usecases/test_retention.py": "purging is SQL",
     "tests/web/test_both_databases.py": "one pass over the pages",
 }
-"""Tests that `test` runs on both databases, by prefix of their ids, with the reason."""
+"""Tests that the `test` lane runs on both databases, by ID prefix, with the reason for each."""
 
 FULL = {
     "tests/api/test_openapi.py::test_no_generated_request": "thousands of generated requests",
@@ -57,13 +57,13 @@ FULL = {
     "tests/cli/test_read_only.py::test_inspection_commands_work_on_a_read_only_copy_without_changing_it[audit ": (
         "one process per command; `fsck` stays"
     ),
-    "tests/doors/test_doors.py::test_a_reviewers_edits_are_applied_or_not_offered[claude-code-": (
+    "tests/doors/test_doors.py::test_reviewers_edits_are_applied_or_editing_is_not_offered[claude-code-": (
         "two agent processes; `claude-code` stays"
     ),
-    "tests/doors/test_doors.py::test_a_reviewers_edits_are_applied_or_not_offered[mcp-": "`mcp` stays",
+    "tests/doors/test_doors.py::test_reviewers_edits_are_applied_or_editing_is_not_offered[mcp-": "`mcp` stays",
     "tests/examples/test_processes.py": "runs every example process",
     "tests/runs/test_changes.py::test_a_run_waits_for_a_node": "starts a second node",
-    "tests/sdk/test_async.py::test_waits_and_streams_survive": "restarts a server again and again",
+    "tests/sdk/test_async.py::test_waits_and_streams_survive": "restarts a server repeatedly",
     "tests/browser/test_crawler.py": "follows every link of every page",
     "tests/deploy/test_nginx.py::test_no_wait_fails": "replaces nodes behind nginx for a minute",
     "tests/deploy/test_rolling_update.py": "replaces nodes for a minute",
@@ -100,7 +100,7 @@ FULL = {
     "tests/faults/test_undo.py::test_kill_9": "kills under load; `make soak` has more",
     "tests/faults/test_waiting.py": "kills under load; `make soak` has more",
     "tests/faults/test_zygote.py": "tests the test servers",
-    "tests/db/test_upgrading.py::test_data_of_an_earlier_version_is_complete_after_the_upgrade[postgresql-": (
+    "tests/db/test_upgrading.py::test_data_from_an_earlier_version_is_complete_after_the_upgrade[postgresql-": (
         "one migrated database per earlier version; each migration also runs in the template of every test"
     ),
     "tests/mutation/test_mutants.py::test_a_run_counts": "runs the mutation tool on a sample",
@@ -108,7 +108,7 @@ FULL = {
     "tests/kernel/telemetry/test_traces.py::test_an_invalid_endpoint": "starts a server for each bad address",
     "tests/web/test_hostile_text.py::test_hostile_text_never_changes": "every hostile text on every page",
 }
-"""Tests that `test` leaves out, by prefix of their ids, with the reason."""
+"""Tests that the `test` lane leaves out, by ID prefix, with the reason for each."""
 FEWEST_TRIALS = 10
 
 
@@ -185,7 +185,7 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
         items[:] = kept
     functions: set[Any] = {getattr(item, "obj", None) for item in items}
     for function in filter(is_hypothesis_test, functions):
-        # A profile does not work, because the settings of a decorator override it.
+        # A profile would not work, because a decorator's settings override it.
         own = function._hypothesis_internal_use_settings
         trials = scaled(own.max_examples, function.__module__)
         function._hypothesis_internal_use_settings = settings(own, max_examples=trials)

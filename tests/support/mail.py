@@ -1,4 +1,4 @@
-"""A real SMTP server on a free port, which stores emails and has configurable faults.
+"""A real SMTP server that uses a free port, stores emails and has configurable faults.
 
     with mail_server() as mail:
         settings = {"host": "127.0.0.1", "port": mail.port, "tls": "none", "from": "assent@example.com"}
@@ -68,7 +68,7 @@ class MailServer:
         self._loop = asyncio.new_event_loop()
 
     def answer(self, *answers: str) -> None:
-        """Respond to the next emails with these replies instead of accepting them: `451 Try again later`."""
+        """Respond to the next emails with these replies instead of accepting them, such as `451 Try again later`."""
         self._answers += answers
 
     def drop(self, times: int = 1) -> None:

@@ -89,7 +89,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.do_HEAD()
 
     def log_message(self, *_: object) -> None:
-        """Log nothing, because the server's own output is shown."""
+        """Log nothing, to keep requests out of the test output."""
 
     def _json(self, body: Mapping[str, Any]) -> None:
         self._send("application/json", json.dumps(body))

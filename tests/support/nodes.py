@@ -29,7 +29,7 @@ from assent.people.usecases.people import NewToken, PeopleService
 from tests.support.zygote import shared
 
 PATIENCE = 300.0
-"""Seconds to wait for a server to start; no shorter time is asserted."""
+"""Seconds to wait for a server to start; tests do not check how long it takes."""
 CHEAP_HASHER = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 """A real hash takes 0.2 s of CPU time; `tests/docs/test_security.py` checks that cost."""
 _numbers = itertools.count(1)
@@ -166,7 +166,7 @@ class Process:
 
 
 def ready(url: str, popen: Life, *, path: str = "/readyz") -> bool:
-    """Wait until a starting server responds with 200; False if it exited or took too long."""
+    """Wait until a starting server responds with 200; return False if it exits or takes too long."""
     deadline = time.monotonic() + PATIENCE
     host = url.removeprefix("http://")
     while time.monotonic() < deadline and popen.poll() is None:
@@ -223,7 +223,7 @@ def start_server(
     until: str = "/readyz",
     **env: str,
 ) -> Process:
-    """Start `assent serve` as a separate process, and wait until it is ready or another path responds."""
+    """Start `assent serve` as a separate process, and wait until it is ready or responds to the given path."""
     # Tests fork servers, which is faster; programs outside pytest, such as benchmarks, start them as in production.
     quickly = shared().start if "PYTEST_VERSION" in os.environ else interpreter
     process = launch(settings, port=port, log=log, by=by or quickly, **env)

@@ -1,4 +1,4 @@
-"""A fake OpenID Connect provider over HTTP with real keys, which can send invalid responses."""
+"""A fake OpenID Connect provider that uses real HTTP and real keys, and can send invalid responses."""
 
 import base64
 import contextlib

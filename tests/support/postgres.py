@@ -100,9 +100,9 @@ def _drop(url: str, name: str) -> None:
 
 
 class Databases:
-    """Databases that are like new: rows of previous tests are deleted, and a database with a changed schema is dropped.
+    """Provides databases that are like new: deletes rows of earlier tests, and drops databases with a changed schema.
 
-    Creating one, even as a copy, takes PostgreSQL a third of a second; emptying one takes a tenth of that.
+    Creating a database, even as a copy, takes PostgreSQL a third of a second; emptying one takes a tenth of that.
     """
 
     def __init__(self, url: str, template: str) -> None:
@@ -172,7 +172,7 @@ TABLES = """
 COUNTERS = """
     SELECT format('%I.%I', schemaname, sequencename), coalesce(last_value, start_value), last_value IS NOT NULL
     FROM pg_sequences"""
-# Every change of a table, trigger, function or setting modifies one of these catalogs; writing rows does not.
+# Every change to a table, trigger, function or setting modifies one of these catalogs; writing rows does not.
 SHAPE = "SELECT {}, (SELECT count(*) FROM pg_db_role_setting s JOIN pg_database d ON d.oid = s.setdatabase {})".format(
     ", ".join(
         f"(SELECT array[count(*), sum(xmin::text::bigint)] FROM pg_{catalog})"
@@ -180,7 +180,7 @@ SHAPE = "SELECT {}, (SELECT count(*) FROM pg_db_role_setting s JOIN pg_database 
     ),
     "WHERE d.datname = current_database()",
 )
-# Like a replica, skip the triggers that protect the history and the foreign keys.
+# Like a replica, skip foreign keys and the triggers that protect the history.
 EMPTY = f"""
     SET LOCAL session_replication_role = replica;
     DO $$ DECLARE each text; BEGIN

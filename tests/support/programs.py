@@ -25,7 +25,7 @@ def _installed(name: str, package: str) -> str | None:
     if not shutil.which("apt-get") or os.geteuid() != 0:
         return None
     install = ("install", "-y", "-q", "--no-install-recommends", package)
-    # Retry with updated package lists, because those of an image may be older than the mirrors.
+    # Retry with updated package lists, because the lists in an image may be older than the mirrors.
     if not _apt(*install) and _apt("update", "-q"):
         _apt(*install)
     return shutil.which(name, path=_path())

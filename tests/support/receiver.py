@@ -12,7 +12,7 @@ from typing import Any
 from standardwebhooks import Webhook
 
 PATIENCE = 300.0
-"""Seconds after which a wait gives up; no shorter time is asserted."""
+"""Seconds after which a wait gives up; tests do not check how long it takes."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
     async with faking_slack() as slack:
         settings = {"token": "env:SLACK_TOKEN", "appToken": "env:SLACK_APP", "apiUrl": slack.url}   # and `room`
         ...                                       # slack.resolve turns these references into its tokens
-        message = await slack.posted()            # the next message that was not returned yet
+        message = await slack.posted()            # the next message that has not been returned yet
         await slack.click("U1", message, "Approve")                 # over the socket; returns the acknowledgement
         view = await slack.opened()                                 # the next form
         await slack.submit("U1", view, {"comment": "no"})           # the values by block
@@ -36,7 +36,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
 PATIENCE = 60.0
-"""Seconds after which a wait gives up; no shorter time is asserted."""
+"""Seconds after which a wait gives up; tests do not check how long it takes."""
 TEAM = "T0TEAM"
 SCOPES = "chat:write,im:write,users:read,users:read.email,channels:history,groups:history,im:history"
 

@@ -110,7 +110,7 @@ def zygote() -> Iterator[Zygote]:
 
 @functools.cache
 def shared() -> Zygote:
-    """Return the zygote shared by this process, which ends with it."""
+    """Return this process's shared zygote, which ends when the process does."""
     stack = contextlib.ExitStack()
     atexit.register(stack.close)
     return stack.enter_context(zygote())
@@ -127,7 +127,7 @@ def main() -> None:
             sys.stdout.write(f"{answer}\n")
             sys.stdout.flush()
     finally:
-        # Forked children pass through here as well when they end.
+        # Forked children also get here when they end.
         for pid in living if os.getpid() == me else ():
             os.kill(pid, signal.SIGKILL)
 

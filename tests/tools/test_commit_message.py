@@ -1,4 +1,4 @@
-"""The check of commit subjects: imperative, short, without a prefix."""
+"""The commit subject check: subjects are imperative, short and without a prefix."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The plain English check: it counts markers, and fails above a ceiling."""
+"""The plain English check: it counts markers and fails above a ceiling."""
 
 from pathlib import Path
 

@@ -8,7 +8,7 @@ def test_a_package_file_is_mapped_to_its_module() -> None:
     assert quick.modules(names) == {"assent.core.rules", "assent.sdk"}
 
 
-def test_imports_are_found_in_every_form() -> None:
+def test_every_form_of_import_is_recognized() -> None:
     source = "import assent.node\nfrom assent.core import rules\nfrom assent.core.patterns.globs import Glob\n"
     assert {"assent.node", "assent.core.rules", "assent.core.patterns.globs"} <= set(quick.imported(source))
 

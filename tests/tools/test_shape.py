@@ -1,4 +1,4 @@
-"""`make shape` measures what it says."""
+"""`make shape` measures what it claims to measure."""
 
 from pathlib import Path
 
@@ -25,17 +25,17 @@ def tree(root: Path, **sources: str) -> Path:
     return package
 
 
-def test_docstrings_comments_and_blank_lines_are_not_code() -> None:
+def test_docstrings_comments_and_blank_lines_do_not_count_as_code() -> None:
     found = measure(SOURCE, "assent.module")
     assert (found.code, found.comments, found.functions) == (3, 1, [3])
 
 
-def test_an_import_cycle_is_found_with_its_modules(tmp_path: Path) -> None:
+def test_an_import_cycle_is_reported_with_its_modules(tmp_path: Path) -> None:
     package = tree(tmp_path, a="from assent.b import x\n", b="from assent import a\n", c="import assent.a\n")
     assert set(cycle(modules(package))) == {"assent.a", "assent.b"}
 
 
-def test_an_import_inside_a_function_is_not_a_cycle(tmp_path: Path) -> None:
+def test_an_import_inside_a_function_does_not_count_as_a_cycle(tmp_path: Path) -> None:
     package = tree(tmp_path, a="from assent.b import x\n", b="def f():\n    from assent import a\n")
     assert cycle(modules(package)) == ()
 
@@ -51,5 +51,5 @@ def test_only_imports_between_features_are_counted(tmp_path: Path) -> None:
     assert inside(modules(package)) == 0.5
 
 
-def test_every_figure_of_this_repository_has_a_value() -> None:
+def test_every_shape_metric_has_a_value_for_this_repository() -> None:
     assert all(value for _, value, _ in report(Path(__file__).parents[2] / "src" / "assent"))

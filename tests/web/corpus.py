@@ -1,4 +1,4 @@
-"""Texts by which agents might run code in a page, or disguise its content."""
+"""Texts with which agents might try to run code in a page or disguise its content."""
 
 XSS = (
     "<script>alert(1)</script>",

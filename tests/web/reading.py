@@ -65,7 +65,7 @@ class Page(HTMLParser):
     def form(self, action: str) -> Form:
         """Return the first form whose action, without its query, ends with `action`.
 
-        The list's bulk form is on every page, so it is found only by its full path.
+        The list's bulk form, which is on every page, matches only an action that starts with `/bulk`.
         """
         own = [form for form in self.forms if action.startswith("/bulk") or not form.action.startswith("/bulk")]
         return next(form for form in own if form.action.partition("?")[0].endswith(action))

@@ -365,7 +365,7 @@ async def test_a_form_without_a_csrf_token_changes_nothing(node: Node) -> None:
     assert "mallory" not in (await root.page("/admin/people")).text
 
 
-async def test_text_by_other_users_is_displayed_but_never_executed(node: Node) -> None:
+async def test_text_from_other_people_is_displayed_but_never_executed(node: Node) -> None:
     root = await owner(node)
 
     async def pages(name: str, text: str) -> list[Page]:

@@ -1,4 +1,4 @@
-"""Every form on the pages either records an admin event or is listed with the reason why it does not."""
+"""Every form on the pages either records an admin event or is listed with the reason it does not."""
 
 import json
 import re
@@ -80,7 +80,7 @@ NOT_ADMINISTRATIVE = {
 class Stage:
     """A node, its browsers, and the objects that earlier forms created.
 
-    `kept` contains their IDs, by the names of the placeholders in paths.
+    `kept` contains their IDs, keyed by the names of the placeholders in paths.
     """
 
     node: Node
@@ -313,7 +313,7 @@ ACTS = [
 ]
 NAMES = {"name": "zoe", "group": "ops", "project_id": "second", "current": "default", "invited": "bob"}
 ROUTE_NAMES = {"group": "name", "invited": "name", "current": "project_id"}
-"""Placeholders above whose names differ in the route."""
+"""Placeholders above that have different names in the route."""
 
 
 def classified() -> set[str]:

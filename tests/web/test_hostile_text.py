@@ -1,4 +1,4 @@
-"""Content by agents is always shown as text, and hidden characters in it are always visible."""
+"""Content from agents is always shown as text, and hidden characters in it are always visible."""
 
 import re
 from typing import Any
@@ -103,7 +103,7 @@ async def test_hostile_text_never_changes_the_structure_of_a_page(node: Node, cl
 
 
 @pytest.mark.parametrize("text", XSS[:10])
-async def test_a_hostile_name_on_the_sign_in_page_stays_text(node: Node, text: str) -> None:
+async def test_a_hostile_username_on_the_sign_in_page_is_displayed_as_text(node: Node, text: str) -> None:
     browser = await signed_in(node)
     answer = await browser.sign_in(text, "wrong")
     harmless = await browser.sign_in(HARMLESS, "wrong")
@@ -118,7 +118,7 @@ NAMEABLE = {
 
 
 @pytest.mark.parametrize(("text", "shown"), WRITTEN.values(), ids=WRITTEN.keys())
-async def test_spoofed_text_is_made_visible_everywhere_on_a_page(node: Node, text: str, shown: str) -> None:
+async def test_spoofing_characters_are_made_visible_everywhere_on_a_page(node: Node, text: str, shown: str) -> None:
     browser = await signed_in(node)
     in_names = (text, shown) in NAMEABLE.values()
     body = hostile(text if in_names else HARMLESS)
@@ -139,7 +139,7 @@ async def test_spoofed_text_is_made_visible_everywhere_on_a_page(node: Node, tex
 
 
 async def test_agent_text_cannot_change_the_direction_of_surrounding_text(node: Node) -> None:
-    """Right-to-left and left-to-right text by agents is always inside an element that isolates its direction."""
+    """Right-to-left and left-to-right text from agents is always inside an element that isolates its direction."""
     await person(node, "bea", "reviewer", password=None)
     browser = await signed_in(node)
     text = "لا تحذف"

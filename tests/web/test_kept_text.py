@@ -106,7 +106,7 @@ async def scene(settings: Settings, node: Node) -> Scene:
 
 
 def shows_text(answer: httpx2.Response) -> bool:
-    """Whether the page shows the complete text, for example in a form."""
+    """Return whether the page shows the complete text, for example in a form."""
     page = Page(answer.text)
     values = [each.get("value", "") for each in page.all("input") if each.get("type") != "hidden"]
     return TEXT in page.text or TEXT in values

@@ -112,7 +112,7 @@ async def test_every_page_has_restrictive_security_headers(node: Node) -> None:
 
 
 async def test_no_page_has_inline_scripts_or_styles(node: Node) -> None:
-    """Scripts are loaded only from our own files, and HTML by agents is in a sandboxed frame."""
+    """Scripts are loaded only from our own files, and HTML from agents is in a sandboxed frame."""
     for name, answer in (await every_page(node)).items():
         for tag, attributes in Page(answer.text).elements:
             assert tag not in {"style", "object", "embed"}, name
@@ -313,7 +313,7 @@ async def test_a_breakpoint_page_shows_all_details(node: Node) -> None:
         assert text in page.text, text
 
 
-async def test_times_are_shown_both_relative_and_exact(node: Node, clock: ManualClock) -> None:
+async def test_times_are_shown_in_both_relative_and_exact_form(node: Node, clock: ManualClock) -> None:
     browser = await signed_in(node)
     created = await node.create()
     clock.advance(90)

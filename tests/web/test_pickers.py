@@ -1,4 +1,4 @@
-"""Fields for names of people and groups suggest those in the project."""
+"""Fields for the names of people and groups suggest people and groups in the project."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def settings(request: pytest.FixtureRequest) -> Settings:
 
 
 def offered(page: Page, field: str) -> set[str]:
-    """Return the suggestions of a field; all fields with this name must share them."""
+    """Return the suggestions for a field; all fields with this name must share them."""
     lists = {each.get("list", "") for each in page.all("input") if each.get("name") == field}
     assert len(lists) == 1, lists
     assert lists & {each.get("id", "") for each in page.all("datalist")} == lists, "the list is on the page"

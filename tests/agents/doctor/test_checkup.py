@@ -1,4 +1,4 @@
-"""Checks of settings: each fault is found, and correct settings have no findings."""
+"""Checks of settings: each fault is reported, and correct settings yield no findings."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -168,7 +168,7 @@ def test_other_hooks_are_not_gates(other: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("on_failure", "so"), [("block", "all calls are blocked"), (None, "all calls run without approval")]
 )
-def test_a_gate_that_cannot_start_is_a_problem(on_failure: str | None, so: str) -> None:
+def test_a_gate_that_cannot_start_is_reported_as_a_problem(on_failure: str | None, so: str) -> None:
     machine = Machine(env=HERE.env, runs=lambda program: program != "assent")
     found = looked(settings({**COMMAND, "onFailure": on_failure}), machine=machine)
     (finding,) = (each for each in found if each.check == "hook-command")
@@ -222,7 +222,7 @@ def test_uncovered_tools_are_reported_once_at_the_first_gate() -> None:
     assert "NotebookEdit, WebFetch, MCP tools" in found.what
 
 
-def test_coverage_of_several_gates_is_combined() -> None:
+def test_the_coverage_of_several_gates_is_combined() -> None:
     one, other = settings(COMMAND, matcher="Bash|Edit|Write|NotebookEdit"), settings(HTTP, matcher="WebFetch|mcp__.*")
     assert bad(looked(one, other)) == []
 
@@ -300,7 +300,9 @@ def test_modes_that_skip_permission_prompts_are_reported(
         ("Edit|Write|NotebookEdit|WebFetch", "bypassPermissions", "Bash, MCP tools run without approval."),
     ],
 )
-def test_a_mode_is_a_problem_only_for_uncovered_tools(matcher: str, mode: str, named: str | None) -> None:
+def test_a_permission_mode_is_reported_as_a_problem_only_for_uncovered_tools(
+    matcher: str, mode: str, named: str | None
+) -> None:
     content = settings(COMMAND, matcher=matcher, permissions={"defaultMode": mode})
     (found,) = (each for each in looked(content) if each.check == "mode")
     assert found.place == Place("/0.json", "/permissions/defaultMode")
@@ -359,7 +361,7 @@ def test_an_organization_may_allow_only_its_managed_hooks(*, managed_gate: bool)
         ({"httpHookAllowedEnvVars": ["PATH"]}, [("hook-variable", "problem")]),
     ],
 )
-def test_an_organizations_restrictions_on_http_hooks_apply(
+def test_an_organizations_restrictions_on_http_hooks_are_respected(
     more: dict[str, Any], expected: list[tuple[str, str]]
 ) -> None:
     assert bad(looked(settings(HTTP), more)) == expected
@@ -383,7 +385,7 @@ def test_variables_from_settings_count_as_set() -> None:
         [],
     ],
 )
-def test_hooks_that_cannot_be_loaded_are_a_problem(content: Any) -> None:
+def test_hooks_that_cannot_be_loaded_are_reported_as_a_problem(content: Any) -> None:
     assert bad(looked(content)) == [("shape", "problem"), ("no-gate", "problem")]
 
 
@@ -394,7 +396,7 @@ def test_each_hook_that_cannot_be_loaded_is_reported() -> None:
     ]
 
 
-def test_an_unreadable_file_is_a_problem() -> None:
+def test_an_unreadable_file_is_reported_as_a_problem() -> None:
     document = Document(path="/x.json", trouble="it is not JSON at line 1, column 2")
     found = list(claude_findings([document], HERE))
     assert bad(found) == [("unreadable", "problem"), ("no-gate", "problem")]
@@ -458,12 +460,12 @@ def test_variables_in_other_settings_files_that_affect_a_gate_are_reported(
 
 
 @pytest.mark.parametrize("matcher", ["bash", "Bsh", "^Bash_$", "edit|write"])
-def test_a_matcher_that_matches_no_tool_is_a_problem(matcher: str) -> None:
+def test_a_matcher_that_matches_no_tool_is_reported_as_a_problem(matcher: str) -> None:
     assert ("hook-matcher", "problem") in bad(looked(settings(COMMAND, matcher=matcher)))
 
 
 @pytest.mark.parametrize("matcher", ["*", "", "Read", "TodoWrite", "mcp__github__.*", "^(Bash|Edit)$"])
-def test_a_matcher_that_matches_a_tool_is_not_a_problem(matcher: str) -> None:
+def test_a_matcher_that_matches_a_tool_is_not_reported(matcher: str) -> None:
     assert "hook-matcher" not in [check for check, _ in bad(looked(settings(COMMAND, matcher=matcher)))]
 
 
@@ -548,7 +550,7 @@ def test_a_stdio_server_may_take_its_token_from_the_environment() -> None:
     assert bad(mcp_looked(mcp({"url": "https://a.example.com/mcp"}), machine=HERE)) == [("mcp-token", "problem")]
 
 
-def test_an_mcp_server_that_cannot_start_is_a_problem() -> None:
+def test_an_mcp_server_that_cannot_start_is_reported_as_a_problem() -> None:
     found = mcp_looked(mcp(MCP), machine=Machine(runs=lambda program: program != "assent"))
     assert bad(found) == [("mcp-command", "problem")]
     assert "assent is not on the PATH" in found[0].what
@@ -559,14 +561,14 @@ def test_a_correct_mcp_server_is_reported_as_ok() -> None:
     assert (found.check, found.severity, found.place.pointer) == ("mcp", Severity.OK, "/mcpServers/assent")
 
 
-def test_findings_show_the_timeout_and_a_variable_to_use_for_a_token() -> None:
+def test_findings_show_the_timeout_and_suggest_a_variable_for_a_token() -> None:
     (short,) = mcp_looked(mcp({**MCP, "timeout": 5000}))
     assert "times out after 5000 ms" in short.what
     (lying, _) = mcp_looked(mcp({**MCP, "env": MCP["env"] | {"my-token": PERSON}}))
     assert "${MY_TOKEN}" in lying.todo
 
 
-def test_an_mcp_server_of_another_project_is_not_checked() -> None:
+def test_another_projects_mcp_server_is_not_checked() -> None:
     wrong = mcp({**MCP, "env": {}})
     assert bad(mcp_looked({"projects": {"/app": wrong}}, machine=NO_ENV)) == [("mcp-token", "problem")]
     assert mcp_looked({"projects": {"/other": wrong}}, machine=NO_ENV) == []
@@ -574,7 +576,7 @@ def test_an_mcp_server_of_another_project_is_not_checked() -> None:
 
 @pytest.mark.parametrize("name", ["MCP_TOOL_TIMEOUT", "CLAUDE_CODE_MCP_TOOL_IDLE_TIMEOUT"])
 @pytest.mark.parametrize(("value", "short"), [("30000", True), ("60000", False), ("0", False), ("never", False)])
-def test_a_timeout_for_all_tools_counts_in_settings_and_in_the_environment(
+def test_a_global_tool_timeout_is_read_from_the_settings_and_the_environment(
     name: str, value: str, *, short: bool
 ) -> None:
     expected = [("mcp-timeout", "problem")] if short else []
@@ -586,7 +588,7 @@ def test_a_timeout_for_all_tools_counts_in_settings_and_in_the_environment(
     assert mcp_looked(mcp({"command": "other"}), settings={"env": {name: value}}) == []
 
 
-def test_each_token_is_found_together_with_its_server() -> None:
+def test_each_token_is_found_with_its_servers_url() -> None:
     content = settings(HTTP, env={"ASSENT_TOKEN": PERSON, "ASSENT_URL": "http://127.0.0.1:1"})
     from_env, from_hook = claude_accesses([Document(path="s", content=content)], HERE)
     assert from_env == Access(Place("s", "/env/ASSENT_TOKEN"), PERSON, "http://127.0.0.1:1")
@@ -600,7 +602,9 @@ def test_each_token_is_found_together_with_its_server() -> None:
 @pytest.mark.parametrize(
     ("server", "url"), [("http://127.0.0.1:7373", None), ("https://b.example.com", "http://127.0.0.1:7374/mcp")]
 )
-def test_an_mcp_server_on_the_same_host_is_assumed_to_pass_tokens_to_ours(server: str, url: str | None) -> None:
+def test_an_mcp_server_on_the_same_host_is_assumed_to_forward_tokens_to_our_server(
+    server: str, url: str | None
+) -> None:
     content = mcp({"url": "http://127.0.0.1:7374/mcp", "headers": {"Authorization": f"Bearer {AGENT}"}})
     (access,) = mcp_accesses([Document(path="m", content=content)], Machine(server=server))
     assert access == Access(Place("m", "/mcpServers/assent"), AGENT, url)
@@ -616,7 +620,7 @@ def test_an_mcp_server_on_the_same_host_is_assumed_to_pass_tokens_to_ours(server
         ("hunter2", [("token-form", "problem")]),
     ],
 )
-def test_a_token_is_classified_by_its_form_and_never_shown(token: str, expected: list[tuple[str, str]]) -> None:
+def test_a_token_is_classified_by_its_format_and_never_shown(token: str, expected: list[tuple[str, str]]) -> None:
     found = list(access_findings(Access(Place("ASSENT_TOKEN"), token)))
     assert bad(found) == expected
     assert not any(token in f"{each.what}{each.todo}" for each in found)
@@ -672,13 +676,13 @@ def test_clock_skew_is_measured_as_precisely_as_a_response_allows() -> None:
         ),
     ],
 )
-def test_a_clock_difference_of_more_than_five_seconds_is_a_warning(sent: float, severity: str, said: str) -> None:
+def test_a_clock_difference_of_more_than_five_seconds_causes_a_warning(sent: float, severity: str, said: str) -> None:
     (found,) = clock(dated("Sun, 09 Sep 2001 01:46:40 GMT", sent=1_000_000_000 + sent, took=0))
     assert (found.check, found.severity, said in found.what) == ("clock", severity, True), found.what
     assert found.place == Place("http://s")
 
 
-def test_a_response_without_a_valid_date_is_a_warning() -> None:
+def test_a_response_without_a_valid_date_causes_a_warning() -> None:
     assert bad(list(clock(dated("")))) == [("clock", "warning")]
 
 
@@ -692,12 +696,12 @@ def test_a_response_without_a_valid_date_is_a_warning() -> None:
         (None, "x", "problem"),
     ],
 )
-def test_a_server_is_ready_only_if_it_responds_ready(status: int | None, detail: str, severity: str) -> None:
+def test_a_server_is_ready_only_if_its_response_says_so(status: int | None, detail: str, severity: str) -> None:
     found = reached(Seen(url="http://s", status=status, detail=detail))
     assert (found.check, found.severity, found.place) == ("server", severity, Place("http://s"))
 
 
-def test_the_reason_why_a_server_is_not_ready_is_shown() -> None:
+def test_the_reason_a_server_is_not_ready_is_shown() -> None:
     assert "The disk is full." in reached(Seen(url="http://s", status=503, detail="The disk is full.")).what
     assert "the reason is unknown" in reached(Seen(url="http://s", status=503)).what
 
@@ -706,12 +710,12 @@ def test_the_reason_why_a_server_is_not_ready_is_shown() -> None:
     ("theirs", "ours", "severity"),
     [("0.1.0", "0.1.7", "ok"), ("0.2.0", "0.1.0", "warning"), ("1.1", "0.1", "warning"), (None, "0.1", "warning")],
 )
-def test_versions_must_have_the_same_major_and_minor_number(theirs: str | None, ours: str, severity: str) -> None:
+def test_versions_must_have_the_same_major_and_minor_numbers(theirs: str | None, ours: str, severity: str) -> None:
     (found,) = versions("http://s", theirs, ours)
     assert (found.check, found.severity, found.place) == ("version", severity, Place("http://s"))
 
 
-def test_the_worst_findings_come_first_and_others_keep_their_order() -> None:
+def test_findings_are_sorted_by_severity_and_otherwise_keep_their_order() -> None:
     def one(check: str, severity: Severity) -> Finding:
         return Finding(check=check, severity=severity, place=Place("f"), what="w")
 

@@ -1,4 +1,4 @@
-"""Building blocks of all checks: places, values, and the wording of findings."""
+"""The building blocks of all checks: locations, values, and the wording of findings."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def test_variable_names_and_severities_are_stable() -> None:
 
 
 @given(st.lists(st.text(max_size=6), min_size=1, max_size=4))
-def test_a_pointer_resolves_to_the_value_it_was_made_for(keys: list[str]) -> None:
+def test_a_pointer_resolves_to_the_value_it_was_created_for(keys: list[str]) -> None:
     content: Any = "found"
     for key in reversed(keys):
         content = {key: content}
@@ -60,7 +60,7 @@ def test_a_pointer_resolves_to_the_value_it_was_made_for(keys: list[str]) -> Non
         (Place("f", "/x"), (), "/x"),
     ],
 )
-def test_keys_can_be_appended_to_a_place(place: Place, keys: tuple[str | int, ...], pointer: str) -> None:
+def test_keys_can_be_appended_to_a_location(place: Place, keys: tuple[str | int, ...], pointer: str) -> None:
     assert place.at(*keys) == Place("f", pointer)
 
 
@@ -69,13 +69,13 @@ def test_a_new_document_points_to_its_root_and_has_defaults() -> None:
     assert (bare.place, bare.content, bare.managed, bare.trouble) == (Place("f", ""), None, False, "")
 
 
-def test_a_machine_is_empty_by_default() -> None:
+def test_a_machine_has_no_environment_server_or_project_by_default() -> None:
     bare = Machine()
     assert (bare.env, bare.server, bare.project) == ({}, "", "")
 
 
 @pytest.mark.parametrize(("make", "severity"), [(problem, Severity.PROBLEM), (warning, Severity.WARNING)])
-def test_a_problem_and_a_warning_have_a_place_and_a_remedy(make: Any, severity: Severity) -> None:
+def test_problems_and_warnings_have_a_location_and_a_remedy(make: Any, severity: Severity) -> None:
     told = make("some-check", HERE, "It is wrong.", "Mend it.")
     assert told == Finding(check="some-check", severity=severity, place=HERE, what="It is wrong.", todo="Mend it.")
 
@@ -98,17 +98,17 @@ def test_at_looks_up_nested_keys_and_returns_none_for_missing_ones(keys: tuple[s
 
 
 @pytest.mark.parametrize("other", [None, 7, "text", [["a", "b"]], True])
-def test_values_of_the_wrong_type_have_no_members_and_no_items(other: Any) -> None:
+def test_values_of_the_wrong_type_have_no_members_or_items(other: Any) -> None:
     assert texts(other) == {}
     assert list(items(other)) == (other if isinstance(other, list) else [])
     assert list(items({"a": 1})) == []
 
 
-def test_only_string_members_are_texts() -> None:
+def test_only_string_members_are_returned_as_texts() -> None:
     assert texts({"a": "1", "b": 2, "c": None, "d": "", "e": ["x"]}) == {"a": "1", "d": ""}
 
 
-def test_the_last_document_with_a_value_determines_a_setting() -> None:
+def test_the_last_document_with_a_value_determines_the_setting() -> None:
     said: list[Any] = [{"x": 1}, {"x": 2}, {"x": None}, {}, 7]
     documents = [Document(path=str(n), content=content) for n, content in enumerate(said)]
     assert effective(documents, "x") == (Place("1", "/x"), 2)
@@ -153,7 +153,7 @@ def test_hosts_are_compared_without_their_ports(url: str, other: str, *, same: b
 
 
 @pytest.mark.parametrize("url", ["http://[", "http://[::1", "//[x]y"])
-def test_an_invalid_address_has_no_parts(url: str) -> None:
+def test_splitting_an_invalid_address_yields_empty_parts(url: str) -> None:
     parts = split(url)
     assert (parts.scheme, parts.netloc, parts.path, parts.query) == ("", "", "", "")
     assert split("https://h/p?q=1")[:4] == ("https", "h", "/p", "q=1")
@@ -178,7 +178,7 @@ def test_text_that_only_resembles_a_number_is_not_parsed(text: str) -> None:
 
 
 @pytest.mark.parametrize(("token", "persons"), [(PERSON, True), ("astp_", True), (AGENT, False), (SERVICE, False)])
-def test_a_persons_token_is_recognized_by_its_prefix(token: str, *, persons: bool) -> None:
+def test_a_personal_token_is_recognized_by_its_prefix(token: str, *, persons: bool) -> None:
     assert is_persons(token) is persons
 
 
@@ -191,7 +191,7 @@ def test_a_persons_token_is_recognized_by_its_prefix(token: str, *, persons: boo
     ],
     ids=["cut off", "person", "service"],
 )
-def test_a_wrong_token_is_reported_with_its_place_and_a_remedy(token: str, what: str, todo: str) -> None:
+def test_a_wrong_token_is_reported_with_its_location_and_a_remedy(token: str, what: str, todo: str) -> None:
     (found,) = access_findings(Access(HERE, token))
     assert found.place == HERE
     assert what in found.what

@@ -1,4 +1,4 @@
-"""Findings about Claude Code's gates: their location and wording, and when there are none."""
+"""Findings about Claude Code's gates: their locations, their wording, and the settings that yield none."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ UNKNOWN: list[Any] = ["yolo", "", 7, True, [], {}, ["default"]]
 
 
 def one(check: str, *contents: Any, machine: Machine = HERE) -> Finding:
-    """Return the only finding of this check."""
+    """Return the only finding from this check."""
     (found,) = (each for each in looked(*contents, machine=machine) if each.check == check)
     return found
 
@@ -49,9 +49,14 @@ def test_a_gate_covers_matching_tools_only_on_its_own_event() -> None:
         ({"async": True}, "hook-async", "/async", ("in the background", 'Remove "async".')),
         ({"asyncRewake": True}, "hook-async", "/asyncRewake", ("in the background", 'Remove "asyncRewake".')),
         ({"once": True}, "hook-once", "/once", ("after its first call", 'Remove "once".')),
-        ({"timeout": 60}, "hook-timeout", "/timeout", ("have 86400 s", "stops after 60 s", "more than 86400")),
-        ({"timeout": 0.5}, "hook-timeout", "/timeout", ("have 86400 s", "stops after 0.5 s", "more than 86400")),
-        ({"timeout": None}, "hook-timeout", "", ("stops after 600 s by default",)),
+        ({"timeout": 60}, "hook-timeout", "/timeout", ("have 86400 s", "stops waiting after 60 s", "more than 86400")),
+        (
+            {"timeout": 0.5},
+            "hook-timeout",
+            "/timeout",
+            ("have 86400 s", "waiting after 0.5 s", "more than 86400"),
+        ),
+        ({"timeout": None}, "hook-timeout", "", ("stops waiting after 600 s by default",)),
         ({"if": "Bash(git *)"}, "hook-if", "/if", ("only calls that match", 'Remove "if"')),
         (
             {"args": None, "command": f"assent {PINNED}; true"},
@@ -61,7 +66,7 @@ def test_a_gate_covers_matching_tools_only_on_its_own_event() -> None:
         ),
     ],
 )
-def test_each_problem_is_reported_with_its_place_and_a_remedy(
+def test_each_problem_is_reported_with_its_location_and_a_remedy(
     changes: dict[str, Any], check: str, below: str, words: tuple[str, ...]
 ) -> None:
     content = settings(gate(**changes))
@@ -91,7 +96,7 @@ def test_an_ok_gate_shows_its_exact_timeout(timeout: int) -> None:
     )
 
 
-def test_all_problems_of_a_gate_are_reported() -> None:
+def test_all_problems_with_a_gate_are_reported() -> None:
     wrong = gate(HTTP, onFailure="continue", once=True, timeout=1, url="http://a.example.com/api/hooks/claude")
     more: dict[str, Any] = {"allowedHttpHookUrls": [], "httpHookAllowedEnvVars": []}
     assert [each.check for each in looked(settings(wrong), more)] == [
@@ -99,7 +104,7 @@ def test_all_problems_of_a_gate_are_reported() -> None:
     ]
 
 
-def test_the_remedy_for_a_gate_on_another_event_names_the_right_events() -> None:
+def test_the_remedy_for_a_gate_on_the_wrong_event_names_the_right_events() -> None:
     found = one("hook-event", settings(COMMAND, event="PostToolUse"))
     assert found.place.pointer == "/hooks/PostToolUse/0/hooks/0"
     assert "A gate on PostToolUse cannot block the call" in found.what
@@ -126,7 +131,7 @@ def test_a_matcher_that_cannot_match_is_reported_at_its_hook(matcher: str, sever
 @pytest.mark.parametrize(
     ("on_failure", "so"), [("block", "all calls are blocked."), ("continue", "all calls run without approval.")]
 )
-def test_a_missing_program_is_shown_with_at_most_sixty_characters(on_failure: str, so: str) -> None:
+def test_the_path_of_a_missing_program_is_truncated_to_sixty_characters(on_failure: str, so: str) -> None:
     nowhere = Machine(runs=lambda _: False)
     wrong = gate(command=f"/{'x' * 100}/assent", onFailure=on_failure)
     found = one("hook-command", settings(wrong), machine=nowhere)
@@ -225,7 +230,7 @@ def test_variables_in_later_files_override_earlier_files_and_the_environment() -
     assert environment(documents, {"A": "0", "D": "0"}) == {"A": "1", "B": "2", "D": "0"}
 
 
-def test_tokens_are_found_in_variables_and_in_headers_of_gates() -> None:
+def test_tokens_are_found_in_variables_and_gate_headers() -> None:
     first = Document(path="a", content={"env": {"ASSENT_TOKEN": "one"}})
     second = Document(path="b", content=settings(HTTP, COMMAND, gate(HTTP, url="https://b.example.com/else")))
     third = Document(path="c", content={"env": {"ASSENT_URL": "http://u"}})
@@ -263,7 +268,7 @@ def test_a_switch_is_reported_in_the_file_that_sets_it() -> None:
         *((DIALOG, "*", False, False), (DIALOG, "*", 1, False), (DIALOG, "*", None, False)),
     ],
 )
-def test_a_sandbox_that_allows_commands_needs_a_gate_before_them(
+def test_a_sandbox_that_auto_allows_commands_is_reported_unless_a_gate_runs_first(
     event: str, matcher: str, value: Any, *, found: bool
 ) -> None:
     content = settings(COMMAND, event=event, matcher=matcher, sandbox={"autoAllowBashIfSandboxed": value})
@@ -356,7 +361,7 @@ def test_allow_rules_that_skip_the_permission_dialog_are_reported(rule: Any, sev
         *(("mcp__github__push", "mcp__github__push", True), ("mcp__github__push", "mcp__github", False)),
     ],
 )
-def test_allow_rules_are_fine_if_a_gate_covers_the_calls_first(matcher: str, rule: str, *, seen: bool) -> None:
+def test_allow_rules_are_not_reported_if_a_gate_checks_the_calls_first(matcher: str, rule: str, *, seen: bool) -> None:
     content = settings(COMMAND, matcher=matcher, permissions={"allow": [rule]})
     found = [each for each in looked(content) if each.check == "allow-rule"]
     assert (found == []) is seen
@@ -364,7 +369,7 @@ def test_allow_rules_are_fine_if_a_gate_covers_the_calls_first(matcher: str, rul
     assert all(f"that covers {rule.partition('(')[0]}." in each.todo for each in found)
 
 
-def test_a_rule_is_shown_with_at_most_sixty_characters() -> None:
+def test_rules_are_truncated_to_sixty_characters_in_findings() -> None:
     rule = f"Bash({'x' * 100})"
     found = one("allow-rule", settings(COMMAND, event=DIALOG, permissions={"allow": [rule]}))
     assert found.what.startswith(f"{rule[:60]} is allowed")
@@ -401,7 +406,7 @@ _HOOK = st.sampled_from(["timeout", "onFailure", "headers", "allowedEnvVars", "i
 
 
 @given(st.dictionaries(_SETTINGS, _VALUES), st.dictionaries(_HOOK, _VALUES), st.sampled_from([COMMAND, HTTP]))
-def test_any_settings_and_options_beside_a_gate_can_be_checked(
+def test_a_gate_with_any_options_and_any_surrounding_settings_can_be_checked(
     more: dict[str, Any], changes: dict[str, Any], of: dict[str, Any]
 ) -> None:
     found = looked(settings({**of, **changes}, matcher="Bash", **more))

@@ -1,4 +1,4 @@
-"""Claude Code's settings, interpreted as it does: commands, shells, matchers, variables and malformed hooks."""
+"""Settings interpreted as Claude Code does: commands, shells, matchers, variables and malformed hooks."""
 
 from typing import Any
 
@@ -70,7 +70,7 @@ def test_names_and_defaults_match_claude_code_and_our_api() -> None:
         ("", []),
     ],
 )
-def test_a_line_is_split_as_a_shell_splits_it(command: str, words: list[str]) -> None:
+def test_a_line_is_split_as_a_shell_would_split_it(command: str, words: list[str]) -> None:
     assert list(shell_words(command)) == words
 
 
@@ -196,7 +196,7 @@ def test_a_line_that_can_skip_or_invert_the_gate_is_recognized(line: str) -> Non
         http(),
     ],
 )
-def test_preparing_commands_do_not_skip_the_gate(found: Hook) -> None:
+def test_preparatory_commands_do_not_skip_the_gate(found: Hook) -> None:
     assert not found.may_be_skipped
 
 
@@ -288,7 +288,7 @@ def test_a_hook_timeout_defaults_to_ten_minutes(given_: Any, seconds: float) -> 
         (["--tag", "9"], 86400),
     ],
 )
-def test_the_last_ttl_option_counts_and_defaults_to_a_day(options: list[str], seconds: int) -> None:
+def test_the_last_ttl_option_takes_effect_and_the_default_is_a_day(options: list[str], seconds: int) -> None:
     assert started("assent", "hook", "claude", *options).ttl == seconds
     assert shell(" ".join(["assent hook claude", *options])).ttl == seconds
 
@@ -300,7 +300,7 @@ def test_the_last_ttl_option_counts_and_defaults_to_a_day(options: list[str], se
         *(("?ttl=", 86400), ("?ttl=x", 86400), ("?tt=9", 86400), ("#ttl=9", 86400)),
     ],
 )
-def test_the_last_ttl_parameter_counts_and_defaults_to_a_day(query: str, seconds: int) -> None:
+def test_the_last_ttl_parameter_takes_effect_and_the_default_is_a_day(query: str, seconds: int) -> None:
     assert http(f"{URL}{query}").ttl == seconds
     assert http(f"{URL}{query}", command="assent hook claude --ttl 5", args=["--ttl", "5"]).ttl == seconds
 
@@ -364,7 +364,7 @@ def test_a_single_star_is_a_valid_matcher(matcher: str, *, broken: bool) -> None
     assert is_broken(matcher) is broken
 
 
-def test_a_hook_is_read_with_its_event_matcher_and_place() -> None:
+def test_a_hook_is_read_with_its_event_matcher_and_location() -> None:
     first, second, third = {"type": "command"}, {"type": "http"}, {"type": "prompt"}
     content = {
         "hooks": {
@@ -410,7 +410,7 @@ SHAPES: list[tuple[Any, list[str]]] = [
 
 
 @pytest.mark.parametrize(("content", "pointers"), SHAPES)
-def test_each_malformed_entry_is_reported_at_its_place(content: Any, pointers: list[str]) -> None:
+def test_each_malformed_entry_is_reported_with_its_location(content: Any, pointers: list[str]) -> None:
     found = list(misshapen(Document(path="f", content=content)))
     assert [each.place for each in found] == [Place("f", pointer) for pointer in pointers]
     assert all((each.check, each.severity) == ("shape", Severity.PROBLEM) for each in found)

@@ -117,7 +117,7 @@ def raised_on(desk: Desk) -> list[str]:
 
 
 @pytest.mark.parametrize("form", [[], ["--http"], ["--defer"]])
-def test_settings_written_by_install_have_no_findings(patient: Home, form: list[str]) -> None:
+def test_settings_written_by_install_yield_no_findings(patient: Home, form: list[str]) -> None:
     assert run("hook", "claude", "install", *form, env=patient.env, cwd=patient.project).returncode == 0
     told = patient.doctor()
     assert (told.code, told.bad(), told.report["ok"]) == (0, [], True)
@@ -166,7 +166,7 @@ def test_a_live_test_creates_receives_and_cancels_a_breakpoint(patient: Home, de
     assert None not in (live["createSeconds"], live["streamSeconds"], live["endSeconds"])
 
 
-def test_no_live_creates_no_breakpoint_and_offline_sends_no_request(patient: Home, desk: Desk) -> None:
+def test_the_no_live_option_creates_no_breakpoint_and_offline_sends_no_requests(patient: Home, desk: Desk) -> None:
     before = raised_on(desk)
     told = patient.doctor("--no-live")
     assert (told.code, told.report["live"], raised_on(desk)) == (0, None, before)
@@ -185,7 +185,7 @@ def test_gates_that_fail_open_are_reported_with_their_location(patient: Home) ->
     assert told.bad() == [("hook-on-failure", "problem"), ("hook-timeout", "problem"), ("mode", "warning")]
     found = told.of("hook-timeout")
     assert (found["where"], found["pointer"]) == (str(file), "/hooks/PreToolUse/0/hooks/0/timeout")
-    assert found["what"].startswith("Reviewers have 86400 s to answer, but Claude Code stops after 60 s")
+    assert found["what"].startswith("Reviewers have 86400 s to answer, but Claude Code stops waiting after 60 s")
     assert "86400" in found["do"]
 
 
@@ -260,7 +260,7 @@ def test_mcp_servers_are_checked_in_every_client_configuration(patient: Home) ->
     assert sorted(found) == sorted([*map(str, places), str(places[1])])
 
 
-def test_a_persons_token_in_an_mcp_configuration_is_a_warning(patient: Home, desk: Desk) -> None:
+def test_a_personal_token_in_an_mcp_configuration_causes_a_warning(patient: Home, desk: Desk) -> None:
     env = {"ASSENT_TOKEN": desk.agent_token, "ASSENT_REVIEWER_TOKEN": desk.reviewer_token}
     server = {"command": "assent", "args": ["mcp"], "env": env}
     patient.write("project/.mcp.json", {"mcpServers": {"assent": server}})
@@ -269,7 +269,7 @@ def test_a_persons_token_in_an_mcp_configuration_is_a_warning(patient: Home, des
     assert told.of("mcp-person")["pointer"] == "/mcpServers/assent/env/ASSENT_REVIEWER_TOKEN"
 
 
-def test_using_a_persons_token_for_an_agent_is_a_warning(patient: Home, desk: Desk) -> None:
+def test_using_a_personal_token_for_an_agent_causes_a_warning(patient: Home, desk: Desk) -> None:
     patient.variables["ASSENT_TOKEN"] = desk.reviewer_token
     told = patient.doctor()
     assert (told.code, told.bad()) == (0, [("token-kind", "warning")])
@@ -302,7 +302,7 @@ def revoked(data: Path) -> str:
         ("cut off", "token-form", "truncated"),
     ],
 )
-def test_an_invalid_token_is_a_problem(patient: Home, desk: Desk, kind: str, check: str, said: str) -> None:
+def test_an_invalid_token_is_reported_as_a_problem(patient: Home, desk: Desk, kind: str, check: str, said: str) -> None:
     token = {
         "expired": lambda: expired(desk.data),
         "revoked": lambda: revoked(desk.data),
@@ -324,20 +324,20 @@ def test_tokens_in_the_settings_are_also_tested(patient: Home, desk: Desk) -> No
     assert [(each["where"], each["pointer"]) for each in refused] == [(str(file), "/env/ASSENT_TOKEN")]
 
 
-def test_a_missing_token_is_a_problem(patient: Home) -> None:
+def test_a_missing_token_is_reported_as_a_problem(patient: Home) -> None:
     del patient.variables["ASSENT_TOKEN"]
     told = patient.doctor()
     assert (told.code, told.bad(), told.report["live"]) == (1, [("token", "problem")], None)
 
 
-def test_an_unreachable_server_is_a_problem(patient: Home) -> None:
+def test_an_unreachable_server_is_reported_as_a_problem(patient: Home) -> None:
     patient.variables["ASSENT_URL"] = f"http://127.0.0.1:{free_port()}"
     told = patient.doctor()
     assert (told.code, told.bad(), told.report["live"]) == (1, [("server", "problem")], None)
     assert told.of("server")["where"] == patient.variables["ASSENT_URL"]
 
 
-def test_an_invalid_server_url_is_a_problem(patient: Home) -> None:
+def test_an_invalid_server_url_is_reported_as_a_problem(patient: Home) -> None:
     patient.variables["ASSENT_URL"] = "ftp://example.com"
     told = patient.doctor()
     assert (told.code, told.bad(), told.of("server")["where"]) == (1, [("server", "problem")], "ASSENT_URL")
@@ -345,7 +345,7 @@ def test_an_invalid_server_url_is_a_problem(patient: Home) -> None:
 
 @dataclass
 class Fake:
-    """A server with scripted responses and Date headers, which can forward other requests to a real server."""
+    """A server with scripted responses and Date headers that can forward other requests to a real server."""
 
     answers: Mapping[str, tuple[int, str, str]]
     date: str | None
@@ -402,14 +402,14 @@ def listening(
 
 
 @pytest.mark.parametrize("date", ["Sun, 09 Sep 2001 01:46:40 GMT", "Wed, 01 Jan 2098 00:00:00 GMT", "soon"])
-def test_clock_skew_is_a_warning(patient: Home, desk: Desk, date: str) -> None:
+def test_clock_skew_causes_a_warning(patient: Home, desk: Desk, date: str) -> None:
     with listening(date=date, behind=desk.url) as fake:
         patient.variables["ASSENT_URL"] = fake.url
         told = patient.doctor("--no-live")
     assert (told.code, told.bad()) == (0, [("clock", "warning")])
 
 
-def test_a_server_with_another_version_is_a_warning(patient: Home, desk: Desk) -> None:
+def test_a_server_with_a_different_version_causes_a_warning(patient: Home, desk: Desk) -> None:
     about = json.dumps({"info": {"title": "Assent", "version": "7.0.0"}})
     with listening({"/openapi.json": (200, "application/json", about)}, behind=desk.url) as fake:
         patient.variables["ASSENT_URL"] = fake.url
@@ -418,7 +418,7 @@ def test_a_server_with_another_version_is_a_warning(patient: Home, desk: Desk) -
     assert "7.0.0" in told.of("version")["what"]
 
 
-def test_a_server_that_is_not_ready_is_a_problem_and_stops_further_checks(patient: Home) -> None:
+def test_a_server_that_is_not_ready_is_reported_and_stops_further_checks(patient: Home) -> None:
     said = json.dumps({"code": "unavailable", "detail": "The database is not accepting writes."})
     with listening({"/readyz": (503, "application/problem+json", said)}) as fake:
         patient.variables["ASSENT_URL"] = fake.url
@@ -429,7 +429,7 @@ def test_a_server_that_is_not_ready_is_a_problem_and_stops_further_checks(patien
 
 
 @pytest.mark.parametrize("status", [200, 404, 500])
-def test_another_service_at_the_url_is_a_problem(patient: Home, status: int) -> None:
+def test_another_service_at_the_url_is_reported_as_a_problem(patient: Home, status: int) -> None:
     with listening({"/readyz": (status, "text/html", "<h1>Welcome</h1>")}) as fake:
         patient.variables["ASSENT_URL"] = fake.url
         told = patient.doctor()
@@ -437,7 +437,7 @@ def test_another_service_at_the_url_is_a_problem(patient: Home, status: int) -> 
     assert not any(path.startswith("/api/") for path in fake.asked)
 
 
-def test_an_unreadable_stream_is_a_problem_and_cancels_the_test(patient: Home, desk: Desk) -> None:
+def test_an_unreadable_stream_is_reported_and_cancels_the_test(patient: Home, desk: Desk) -> None:
     with listening({"/stream": (502, "text/plain", "no")}, behind=desk.url) as fake:
         patient.variables["ASSENT_URL"] = fake.url
         told = patient.doctor()
@@ -488,7 +488,7 @@ def told_of(waiting: Any) -> str:
     return str(waiting.stderr.readline().rstrip().rpartition("/")[2])
 
 
-def test_an_unanswered_live_test_is_a_problem_and_is_cancelled(patient: Home, desk: Desk) -> None:
+def test_an_unanswered_live_test_is_reported_and_cancelled(patient: Home, desk: Desk) -> None:
     told = patient.doctor("--wait", "--timeout", "1")
     assert (told.code, told.bad()) == (1, [("live", "problem")])
     assert desk.found(told.report["live"]["breakpointId"]).status == "cancelled"
@@ -525,7 +525,7 @@ def test_without_a_terminal_findings_are_tab_separated_and_uncolored(patient: Ho
     assert ("\x1b" in done.stdout, "\\x1b[2Jnowhere" in done.stdout) == (False, True)
 
 
-def test_a_server_rule_that_approves_a_whole_tool_is_a_problem(patient: Home, desk: Desk) -> None:
+def test_a_server_rule_that_approves_a_whole_tool_is_reported_as_a_problem(patient: Home, desk: Desk) -> None:
     made = here_json("token", "create", "--kind", "admin", "--name", "rules", ASSENT_DATA_DIR=str(desk.data))
     with Assent(desk.url, made["token"]) as admin:
         narrow = admin.add_rule("tool.bash(payload.arguments.command = 'git status')", "auto-approve")
@@ -550,7 +550,7 @@ OLD_RULE = {"pattern": "tool.bash(agentId = 'claude-code')", "action": "auto-app
         ({"expiresAt": "2001-01-01T00:00:00Z"}, False),
     ],
 )
-def test_an_outdated_local_rule_is_a_warning(patient: Home, changes: dict[str, Any], found: Any) -> None:
+def test_an_outdated_local_rule_causes_a_warning(patient: Home, changes: dict[str, Any], found: Any) -> None:
     patient.write(".claude/settings.json", settings())
     rules = [OLD_RULE | {"id": "rule-old"} | changes]
     document = {"schemaVersion": "2026.01.breakpoint-rules-v1", "rules": rules}
@@ -564,7 +564,7 @@ def test_an_outdated_local_rule_is_a_warning(patient: Home, changes: dict[str, A
         assert "assent rule remove rule-old --local" in finding["do"]
 
 
-def test_ignored_local_rules_are_a_warning(patient: Home) -> None:
+def test_ignored_local_rules_cause_a_warning(patient: Home) -> None:
     patient.write(".claude/settings.json", settings())
     patient.write(".assent/rules.json", "{")
     assert patient.doctor("--offline").bad() == [("rules-local", "warning")]
@@ -579,7 +579,7 @@ async def written_by_always_approve(data: Path, pattern: str) -> Rule:
         )
 
 
-def test_an_outdated_server_rule_is_a_warning(patient: Home, desk: Desk) -> None:
+def test_an_outdated_server_rule_causes_a_warning(patient: Home, desk: Desk) -> None:
     made = here_json("token", "create", "--kind", "admin", "--name", "old-rules", ASSENT_DATA_DIR=str(desk.data))
     patient.write(".claude/settings.json", settings())
     old = asyncio.run(written_by_always_approve(desk.data, "tool.bash(payload.callDigest = 'd')"))

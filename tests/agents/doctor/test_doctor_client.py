@@ -18,7 +18,7 @@ QUIET = {
     "DISABLE_AUTOUPDATER": "1",
     "DISABLE_ERROR_REPORTING": "1",
     "DISABLE_TELEMETRY": "1",
-    # Claude Code lets root skip permissions only if it is told that it runs in a sandbox.
+    # Claude Code lets root skip permissions only if told that it is running in a sandbox.
     "IS_SANDBOX": "1",
 }
 BLOCKS: dict[str, Any] = {"onFailure": "block", "timeout": 86520}

@@ -49,7 +49,7 @@ def test_a_server_is_recognized_by_its_command_or_its_name(found: Server, *, our
     assert found.is_ours is ours
 
 
-def test_only_strings_in_the_settings_of_a_server_are_used() -> None:
+def test_only_strings_in_a_servers_settings_are_used() -> None:
     full = server(command="uvx", args=["a", 7], env={"A": "b", "C": 1}, url="u")
     assert (list(full.words), full.env, full.url) == (["uvx", "a"], {"A": "b"}, "u")
     bare = server(command=["uvx"], args="a", env=["A"], url=None)
@@ -105,7 +105,7 @@ def test_a_server_with_a_token_and_a_sufficient_timeout_is_ok() -> None:
     assert looked(mcp({"command": "npx", "args": ["x"], "timeout": 5})) == [], "not ours"
 
 
-def test_a_server_without_a_token_is_a_problem_with_a_remedy() -> None:
+def test_a_server_without_a_token_is_reported_with_a_remedy() -> None:
     (found,) = looked(mcp({"command": "assent", "args": ["mcp"]}))
     assert (found.check, found.severity) == ("mcp-token", Severity.PROBLEM)
     assert found.place == Place("/0.json", "/mcpServers/assent")
@@ -165,7 +165,7 @@ def test_unrelated_servers_and_servers_without_a_token_are_skipped() -> None:
         ({"ASSENT_URL": "${NOT:-http://v}"}, "http://v"),
     ],
 )
-def test_a_token_belongs_to_the_url_given_beside_it(env: dict[str, str], url: str | None) -> None:
+def test_a_token_belongs_to_the_url_next_to_it(env: dict[str, str], url: str | None) -> None:
     (given,) = accesses(mcp({**MCP, "env": MCP["env"] | env}), env={"U": "http://machine"})
     assert given.url == url
 
@@ -178,7 +178,7 @@ def test_tokens_are_found_in_all_files_for_this_project() -> None:
     ]
 
 
-def test_a_missing_program_is_shown_with_at_most_sixty_characters() -> None:
+def test_the_path_of_a_missing_program_is_truncated_to_sixty_characters() -> None:
     nowhere = Machine(runs=lambda program: program == "mcp")
     (found,) = looked(mcp({**MCP, "command": f"/{'x' * 100}/assent"}), machine=nowhere)
     assert (found.check, found.severity) == ("mcp-command", Severity.PROBLEM)
@@ -200,7 +200,7 @@ def test_a_missing_program_is_shown_with_at_most_sixty_characters() -> None:
     ],
     ids=lambda given: str(given)[:12],
 )
-def test_a_timeout_must_be_a_minute_and_is_ignored_below_a_second(
+def test_a_timeout_must_be_at_least_a_minute_and_is_ignored_below_a_second(
     timeout: Any, severity: str | None, said: str
 ) -> None:
     (found,) = looked(mcp({**MCP, "timeout": timeout}))
@@ -214,7 +214,7 @@ def test_a_timeout_must_be_a_minute_and_is_ignored_below_a_second(
 @pytest.mark.parametrize(
     ("value", "short"), [("59999", True), ("60000", False), ("1", True), (5000, True), ("", False), ("-1", False)]
 )
-def test_a_timeout_for_all_tools_below_a_minute_is_a_problem(name: str, value: Any, *, short: bool) -> None:
+def test_a_global_tool_timeout_below_a_minute_is_reported_as_a_problem(name: str, value: Any, *, short: bool) -> None:
     found = looked(mcp(MCP), settings={"env": {name: value}})
     assert bad(found) == ([("mcp-timeout", "problem")] if short else [])
     assert not short or (
@@ -247,7 +247,9 @@ def test_a_timeout_in_settings_overrides_the_environment() -> None:
         ({"other": {"MINE": PERSON}}, None, ""),
     ],
 )
-def test_a_persons_plain_text_token_is_found_in_any_server(settings: Any, pointer: str | None, variable: str) -> None:
+def test_a_personal_token_in_plain_text_is_found_in_any_servers_settings(
+    settings: Any, pointer: str | None, variable: str
+) -> None:
     found = looked(mcp({"command": "npx"} | settings, "x"))
     assert [each.place for each in found] == ([] if pointer is None else [Place("/0.json", pointer)])
     assert all((each.check, each.severity) == ("mcp-person", Severity.WARNING) for each in found)

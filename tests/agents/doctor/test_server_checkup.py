@@ -1,4 +1,4 @@
-"""Findings about a server from its responses: exact messages and limits, for any response."""
+"""Findings derived from a server's responses: exact messages and limits."""
 
 import pytest
 from hypothesis import example, given
@@ -12,7 +12,7 @@ SECONDS = 1_000_000_000.0
 
 
 def seen(date: str = MOMENT, *, ahead: float = 0.0, took: float = 0.0) -> Seen:
-    """Return a response whose Date header is this many seconds ahead of this machine when it was received."""
+    """Return a response whose Date header was this many seconds ahead of the local clock when it arrived."""
     received = SECONDS - ahead
     return Seen(url="http://s", status=200, date=date, sent=received - took, received=received)
 
@@ -36,12 +36,12 @@ def test_a_response_is_empty_by_default() -> None:
         (200, "", "status 200, but does not appear to belong to an Assent server", "Set ASSENT_URL"),
         (204, "ready", "status 204, but does not appear to belong to an Assent server", "Set ASSENT_URL"),
         (502, "ready", "status 502, but does not appear to belong to an Assent server", "Set ASSENT_URL"),
-        (503, "The disk is full.", "but not ready: The disk is full.", "See its log"),
-        (503, "ready", "but not ready: ready", "See its log"),
-        (503, "", "but not ready: the reason is unknown", "See its log"),
+        (503, "The disk is full.", "but not ready: The disk is full.", "See the server's log"),
+        (503, "ready", "but not ready: ready", "See the server's log"),
+        (503, "", "but not ready: the reason is unknown", "See the server's log"),
     ],
 )
-def test_each_kind_of_response_has_its_message(status: int | None, detail: str, what: str, todo: str) -> None:
+def test_each_kind_of_response_has_its_own_message(status: int | None, detail: str, what: str, todo: str) -> None:
     found = answer(status, detail)
     assert what in found.what
     assert todo in found.todo
@@ -57,7 +57,7 @@ def test_each_kind_of_response_has_its_message(status: int | None, detail: str, 
     ],
 )
 def test_clock_skew_includes_only_what_the_response_proves(ahead: float, took: float, told: float) -> None:
-    """If the server is behind, two seconds and the duration of the request are uncertain; if ahead, nothing is."""
+    """If the server is behind, two seconds plus the request's duration are subtracted; if it is ahead, nothing is."""
     assert skew(seen(ahead=ahead, took=took)) == told
 
 
@@ -93,7 +93,7 @@ def test_any_date_header_can_be_checked(date: str) -> None:
     assert found.check == "clock"
 
 
-def test_an_invalid_date_header_is_a_warning() -> None:
+def test_an_invalid_date_header_causes_a_warning() -> None:
     for date in ("", "yesterday", "Sun, 99999999999999999999 Sep 2001 01:46:40 GMT"):
         (found,) = clock(seen(date))
         assert found.severity is Severity.WARNING
@@ -113,7 +113,7 @@ def test_an_invalid_date_header_is_a_warning() -> None:
         ("0", "0.1", False),
     ],
 )
-def test_versions_with_equal_major_and_minor_are_compatible(theirs: str, ours: str, *, fits: bool) -> None:
+def test_versions_with_the_same_major_and_minor_numbers_are_compatible(theirs: str, ours: str, *, fits: bool) -> None:
     (found,) = versions("http://s", theirs, ours)
     assert found.severity is (Severity.OK if fits else Severity.WARNING)
     assert f"version {theirs}, " in found.what
@@ -122,12 +122,12 @@ def test_versions_with_equal_major_and_minor_are_compatible(theirs: str, ours: s
 
 @pytest.mark.parametrize("ours", ["0.1.0", "9.9.9"])
 def test_a_version_is_truncated_to_30_characters(ours: str) -> None:
-    """An unknown server may send a text of any length."""
+    """An unknown server could send text of any length."""
     (found,) = versions("http://s", f"0.1.{'7' * 500}", ours)
     assert f"version 0.1.{'7' * 26}, " in found.what
 
 
-def test_a_missing_version_is_a_warning() -> None:
+def test_a_missing_version_causes_a_warning() -> None:
     (found,) = versions("http://s", None, "0.1.0")
     assert (found.check, found.severity, found.place) == ("version", Severity.WARNING, Place("http://s"))
     assert "does not report its version" in found.what

@@ -1,4 +1,4 @@
-"""Claude Code's command hook, started as the client does: only an unused approval lets a call run."""
+"""Claude Code's command hook, started the way the client starts it: only an unused approval lets a call run."""
 
 import base64
 import contextlib
@@ -52,7 +52,7 @@ def rogue() -> Iterator[tuple[str, list[str]]]:
 
 
 class Hook:
-    """A running hook, started as the client does."""
+    """A running hook, started the way the client starts it."""
 
     def __init__(self, popen: "subprocess.Popen[bytes]") -> None:
         self.popen = popen
@@ -193,7 +193,7 @@ def test_the_token_is_read_from_the_configured_source(place: Place, tmp_path: Pa
         assert "NO_SUCH_VARIABLE" in hook.blocked()
 
 
-def test_with_a_pinned_key_only_a_receipt_signed_by_it_lets_a_call_run(place: Place) -> None:
+def test_with_a_pinned_key_only_a_receipt_signed_with_it_lets_a_call_run(place: Place) -> None:
     (key,) = place.reviewer.receipt_keys().items
     other = base64.b64encode(bytes(range(32))).decode()
     given = ["--url", place.env["ASSENT_URL"], "--receipt-key"]
@@ -216,7 +216,7 @@ def test_with_a_pinned_key_a_server_without_receipts_approves_nothing(without_re
         assert "cannot be verified" in hook.blocked()
 
 
-def test_an_approval_with_edits_is_returned_in_the_client_format(place: Place) -> None:
+def test_an_approval_with_edits_is_returned_in_the_clients_format(place: Place) -> None:
     with place.hook(
         CALL, "--editable", "command", "--tag", "git", "--risk", "low", "--agent-id", "claude-of-olga"
     ) as hook:
@@ -248,7 +248,7 @@ def test_an_approval_is_valid_for_a_single_call(place: Place) -> None:
     assert place.questions() == 7
 
 
-def test_two_equal_simultaneous_calls_do_not_share_an_approval(place: Place) -> None:
+def test_two_identical_simultaneous_calls_do_not_share_an_approval(place: Place) -> None:
     with place.hook(CALL) as first:
         place.asked()
         with place.hook(CALL | {"tool_use_id": "toolu_2"}) as second:
@@ -258,7 +258,7 @@ def test_two_equal_simultaneous_calls_do_not_share_an_approval(place: Place) -> 
     assert sorted(decisions) == ["allow", "deny"]
 
 
-def test_the_question_of_a_killed_hook_is_reused_by_the_next_one(place: Place) -> None:
+def test_a_killed_hooks_question_is_reused_by_the_next_hook(place: Place) -> None:
     with place.hook(CALL) as hook:
         (asked,) = place.asked()
         hook.popen.kill()
@@ -357,7 +357,7 @@ def test_without_receipts_an_approval_applies_only_to_its_own_call(without_recei
         assert hook.told()["permissionDecision"] == "deny"
 
 
-def test_without_receipts_two_equal_simultaneous_calls_do_not_share_an_approval(without_receipts: Place) -> None:
+def test_without_receipts_two_identical_simultaneous_calls_do_not_share_an_approval(without_receipts: Place) -> None:
     place = without_receipts
     with place.hook(CALL) as first:
         place.asked()

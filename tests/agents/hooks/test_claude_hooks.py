@@ -30,7 +30,7 @@ DIALOG = {name: value for name, value in CALL.items() if name != "tool_use_id"} 
 
 
 class Held:
-    """A hook request for which the server has not responded yet."""
+    """A hook request to which the server has not responded yet."""
 
     def __init__(self, node: Node, call: Any, token: str, query: str = "") -> None:
         self.node = node
@@ -119,14 +119,14 @@ async def test_an_approval_is_used_once(node: Node) -> None:
     assert await questions(node) == 12
 
 
-async def test_two_equal_simultaneous_calls_do_not_share_an_approval(node: Node) -> None:
+async def test_two_identical_simultaneous_calls_do_not_share_an_approval(node: Node) -> None:
     hooks = [await held(node, CALL), await held(node, SECOND, waiters=2)]
     await decide(node)
     await decide(node, approved=False)
     assert sorted([await each.decision() for each in hooks]) == ["allow", "deny"]
 
 
-async def test_the_question_of_a_disconnected_client_is_reused(node: Node) -> None:
+async def test_a_disconnected_clients_question_is_reused(node: Node) -> None:
     first = await held(node, CALL)
     first.task.cancel()
     await parked(node, waiters=0)
@@ -199,13 +199,13 @@ async def test_a_revoked_token_ends_the_wait_with_401(node: Node) -> None:
         (CALL | {"tool_name": "AskUserQuestion"}, ""),
     ],
 )
-async def test_an_invalid_request_is_never_a_2xx(shared: Node, call: Any, query: str) -> None:
+async def test_an_invalid_request_never_gets_a_2xx_response(shared: Node, call: Any, query: str) -> None:
     answer = await shared.call("POST", PATH + query, await shared.token("agent"), json=call)
     assert answer.status_code == 422, answer.text
     assert await questions(shared) == 0
 
 
-async def test_invalid_json_is_never_a_2xx(shared: Node) -> None:
+async def test_invalid_json_never_gets_a_2xx_response(shared: Node) -> None:
     headers = {"content-type": "application/json"}
     for content in (b"", b"{", json.dumps(CALL).encode() + b"}", b'{"a": 1, "a": 2}'):
         answer = await shared.call("POST", PATH, await shared.token("agent"), content=content, headers=headers)
@@ -213,7 +213,7 @@ async def test_invalid_json_is_never_a_2xx(shared: Node) -> None:
 
 
 async def test_without_receipts_an_approval_applies_only_to_the_call_itself(postgres_settings: Settings) -> None:
-    """Without a key for signing, nothing proves that an approval has not been used before."""
+    """Without a signing key, nothing proves that an approval has not been used before."""
     async with running_node(postgres_settings.model_copy(update={"secret_keys": None})) as node:
         first = await held(node, CALL)
         await decide(node)
@@ -230,7 +230,7 @@ async def test_without_receipts_an_approval_applies_only_to_the_call_itself(post
 
 
 @pytest.mark.parametrize("call", [CALL, DIALOG])
-async def test_without_receipts_two_equal_simultaneous_calls_do_not_share_an_approval(
+async def test_without_receipts_two_identical_simultaneous_calls_do_not_share_an_approval(
     postgres_settings: Settings, call: dict[str, Any]
 ) -> None:
     async with running_node(postgres_settings.model_copy(update={"secret_keys": None})) as node:

@@ -17,7 +17,7 @@ SCRIPT = "from assent.cli.main import run\nrun()\n"
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Path:
-    """Another copy of Assent, which Python finds only through PYTHONPATH."""
+    """Another copy of Assent that Python finds only through PYTHONPATH."""
     folder = tmp_path / "elsewhere"
     shutil.copytree(Path(assent.__file__).parent, folder / "assent", ignore=shutil.ignore_patterns("__pycache__"))
     return folder
@@ -51,7 +51,7 @@ def test_the_hook_command_ignores_python_environment_variables(tmp_path: Path) -
     assert started_by(settings) == [sys.executable, "-I", "-m", "assent"]
 
 
-def test_an_assent_that_a_hook_could_not_start_is_not_installed(tmp_path: Path, elsewhere: Path) -> None:
+def test_a_hook_that_could_not_start_is_not_installed(tmp_path: Path, elsewhere: Path) -> None:
     settings = tmp_path / "settings.json"
     done = install(settings, sys.executable, "-m", "assent", PYTHONPATH=str(elsewhere))
 

@@ -1,4 +1,4 @@
-"""One server per module, emptied for each test, because the results do not depend on the database."""
+"""One SQLite server per module, without pending breakpoints from earlier tests."""
 
 import asyncio
 import shutil

@@ -83,7 +83,7 @@ class Seat:
 
 @dataclass(frozen=True)
 class Place:
-    """A live server with the tokens of two agents, two tokens of the owner, and one of the reviewer olga."""
+    """A live server with tokens for two agents, two tokens for the owner, and one for the reviewer olga."""
 
     url: str
     agent: str
@@ -97,7 +97,7 @@ class Place:
 
     @contextlib.asynccontextmanager
     async def seat(self, *, era: str = "2026-07-28", who: Person | None = None, **env: str) -> AsyncIterator[Seat]:
-        """Connect a client to a server in this process, with the entire protocol but without pipes."""
+        """Connect a client to a server in this process, using the full protocol but no pipes."""
         server = built(configured(self.env(ASSENT_AGENT_ID="robot") | env, agent_id="robot"))
         async with Client(server, mode=era, elicitation_callback=who) as client:
             yield Seat(client)

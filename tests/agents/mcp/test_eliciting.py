@@ -1,4 +1,4 @@
-"""The effect of answers given in the agent's own client, in both versions of the protocol."""
+"""The effect of answers given in the agent's own client, in both protocol versions."""
 
 import asyncio
 from typing import Any

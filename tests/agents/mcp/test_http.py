@@ -24,7 +24,7 @@ ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 @pytest.fixture(scope="module")
 def endpoint(served: Place) -> Iterator[str]:
-    # The server's own environment has an agent's and a person's token, which it must not use for callers.
+    # The server's own environment contains an agent token and a personal token, which it must not use for callers.
     env = environment(ASSENT_URL=served.url, ASSENT_TOKEN=served.agent, ASSENT_REVIEWER_TOKEN=served.olga)
     with listening(env) as url:
         yield url

@@ -1,4 +1,4 @@
-"""The MCP server as a separate process, started as clients do."""
+"""The MCP server as a separate process, started the way clients start it."""
 
 import json
 import subprocess
@@ -62,7 +62,7 @@ def test_starting_without_a_token_fails_with_a_remedy() -> None:
     assert "assent token create --kind agent" in ended.stderr
 
 
-def test_an_agent_token_as_reviewer_token_is_rejected_at_startup(place: Place) -> None:
+def test_an_agent_token_configured_as_the_reviewer_token_is_rejected_at_startup(place: Place) -> None:
     ended = run("mcp", env=place.env(ASSENT_REVIEWER_TOKEN=place.other_agent))
 
     assert ended.returncode == 2

@@ -128,7 +128,7 @@ async def test_a_restarted_agent_finds_its_question_by_key(place: Place) -> None
         assert found["breakpointId"] == asked["breakpointId"] != other["breakpointId"]
 
 
-async def test_a_key_cannot_be_reused_for_another_question(place: Place) -> None:
+async def test_a_key_cannot_be_reused_for_a_different_question(place: Place) -> None:
     async with place.seat() as seat:
         await seat.call("create_breakpoint", question="Deploy?", key="k1")
 
@@ -179,7 +179,7 @@ async def test_an_unreachable_server_blocks_every_tool(place: Place, tool: str) 
         assert "Nothing was approved" in said.text
 
 
-async def test_an_unknown_token_fails_the_call(place: Place) -> None:
+async def test_a_call_with_an_unknown_token_fails(place: Place) -> None:
     async with place.seat(ASSENT_TOKEN=place.agent[:-8] + "00000000") as seat:
         assert (await seat.call("create_breakpoint", question="Deploy?")).failed
 
@@ -193,7 +193,7 @@ async def test_an_agent_can_access_only_its_own_breakpoints(place: Place) -> Non
         assert (await place.found(breakpoint_id)).status == "waiting"
 
 
-async def test_an_allowed_permission_applies_the_reviewers_edits(place: Place) -> None:
+async def test_a_granted_permission_includes_the_reviewers_edits(place: Place) -> None:
     async with place.seat() as seat:
         asking = {"tool_name": "Bash", "input": {"command": "rm -r logs", "timeout": 5}, "tool_use_id": "toolu_1"}
         prompt = asyncio.create_task(seat.call("permission_prompt", **asking))
@@ -215,7 +215,7 @@ async def test_an_approval_does_not_apply_to_another_session_with_the_same_call_
             assert (await prompt).json["behavior"] == ("allow" if approved else "deny")
 
 
-async def test_a_permission_question_shows_the_call_and_has_a_deadline(place: Place, tmp_path: Path) -> None:
+async def test_a_permission_request_shows_the_call_and_has_a_deadline(place: Place, tmp_path: Path) -> None:
     session = place.piped(era=ERAS[0], CLAUDE_CODE_SESSION_ID="a-session", CLAUDE_PROJECT_DIR=str(tmp_path))
     async with session as seat:
         given = {"tool_name": "Write", "input": {"file_path": str(tmp_path / "a.py"), "content": "x"}}
@@ -243,7 +243,7 @@ async def test_a_question_from_the_model_gets_the_reviewers_answer(place: Place)
         assert refused.json["behavior"] == "deny"
 
 
-async def test_with_a_pinned_key_a_permission_needs_a_receipt_signed_by_it(place: Place) -> None:
+async def test_with_a_pinned_key_granting_a_permission_requires_a_receipt_signed_with_it(place: Place) -> None:
     key = base64.b64encode(bytes(range(32))).decode()
     async with place.piped(era=ERAS[0], ASSENT_RECEIPT_KEY=key) as seat:
         given = {"tool_name": "Bash", "input": {"command": "rm"}}

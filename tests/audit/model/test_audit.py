@@ -1,4 +1,4 @@
-"""Audits of a single breakpoint: comparing rows with events, and what purging keeps of an event."""
+"""Audits of a single breakpoint: comparing rows with events, and what remains of an event after a purge."""
 
 from dataclasses import replace
 from typing import Any
@@ -55,7 +55,7 @@ def approved() -> Stored:
     )
 
 
-def test_an_unchanged_breakpoint_has_no_findings() -> None:
+def test_an_unchanged_breakpoint_yields_no_findings() -> None:
     assert findings(approved()) == []
 
 
@@ -96,7 +96,7 @@ def test_each_change_is_reported_for_the_part_it_affects(change: str) -> None:
     assert part in {each.part for each in findings(make(approved()))}
 
 
-def test_an_approval_without_an_approving_answer_is_found_despite_valid_hashes() -> None:
+def test_an_approval_without_an_approving_answer_is_detected_despite_valid_hashes() -> None:
     stored = approved()
     no = replace(stored.answers[0].response, approved=False)
     said = dict(stored.events[1].metadata) | {"approved": False}
@@ -139,7 +139,7 @@ def purged(stored: Stored) -> Stored:
     )
 
 
-def test_a_purged_breakpoint_has_no_findings() -> None:
+def test_a_purged_breakpoint_yields_no_findings() -> None:
     assert findings(purged(approved())) == []
 
 
@@ -158,11 +158,11 @@ def test_a_purged_breakpoint_has_no_findings() -> None:
         lambda s: replace(s, events=s.events[:-1]),
     ],
 )
-def test_a_change_after_a_purge_is_found(change: Any) -> None:
+def test_a_change_after_a_purge_is_detected(change: Any) -> None:
     assert findings(change(purged(approved())))
 
 
-def test_missing_content_without_a_purge_is_found() -> None:
+def test_missing_content_without_a_purge_is_detected() -> None:
     stored = approved()
     found = findings(_event(stored, 1, metadata=stub(stored.events[1].metadata)))
     assert found
@@ -184,7 +184,7 @@ def test_metadata_is_a_stub_only_if_it_contains_just_a_digest(metadata: dict[str
     assert stubbed({"purged": 5}) is None
 
 
-def test_a_purge_event_records_the_number_of_events_and_the_head() -> None:
+def test_a_purge_event_records_the_number_of_events_and_the_head_hash() -> None:
     event: Event = purge(approved().breakpoint, at=NOW + 9, kept="k")
     assert (event.seq, event.type, str(event.actor)) == (4, "purged", "system:retention")
     assert event.metadata == {"events": 3, "head": approved().breakpoint.head, "kept": "k"}

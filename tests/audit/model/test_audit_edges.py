@@ -161,12 +161,12 @@ def purged(stored: Stored) -> Stored:
 
 
 @pytest.mark.parametrize("life", LIVES)
-def test_an_unchanged_breakpoint_in_any_state_has_no_findings(life: str) -> None:
+def test_an_unchanged_breakpoint_in_any_state_yields_no_findings(life: str) -> None:
     assert findings(LIVES[life]()) == []
 
 
 @pytest.mark.parametrize("life", sorted(set(LIVES) - {"waiting"}))
-def test_a_purged_breakpoint_in_any_final_state_has_no_findings(life: str) -> None:
+def test_a_purged_breakpoint_in_any_final_state_yields_no_findings(life: str) -> None:
     assert findings(purged(LIVES[life]())) == []
 
 
@@ -239,7 +239,7 @@ def rechained(seq: int, **metadata: Any) -> Change:
 
 
 def found(stored: Stored) -> list[str]:
-    """Return for each finding its part, its event and the field that contradicts the events."""
+    """Return the part, the event and the contradictory field of each finding."""
     named = [(each, re.match(r"its (\w+) is .*, but its events say", each.what)) for each in findings(stored)]
     places = [(each.part.value, str(each.seq or ""), name.group(1) if name else "") for each, name in named]
     return sorted(" ".join(filter(None, place)) for place in places)
@@ -464,14 +464,14 @@ def test_each_change_after_a_purge_causes_exactly_the_expected_findings(change: 
     assert found(make(purged(agreed()))) == expected
 
 
-def test_simultaneous_answers_can_be_in_either_order_in_the_result() -> None:
+def test_simultaneous_answers_can_appear_in_either_order_in_the_result() -> None:
     stored = agreed()
     bob, ann = (each.response for each in stored.answers)
     assert findings(a_row(result=answered(Decision.APPROVED, [ann, bob], last=ann))(stored)) == []
 
 
-def test_the_digest_of_kept_data_has_a_stable_format() -> None:
-    """With any other form, every purged breakpoint would be reported as forged."""
+def test_the_digest_of_retained_data_has_a_stable_format() -> None:
+    """If the format changed, an audit would report every purged breakpoint as forged."""
     answer = Answer(Response("ann", approved=True, at=2, via="api", seat="ops", digest="d"), "per_1", "ann", 1)
     comment, file = Comment("fb_1", "person:ann", "Hm.", 3), FileNamed(0, "a", "text", None, "s", 7)
     digest = kept_digest("shop", None, ("x",), [answer], [comment], [file])

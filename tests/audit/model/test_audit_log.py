@@ -49,7 +49,7 @@ def signed(number: int, events: Sequence[str], *, at: int | None = None, seed: b
 
 
 def entries(log: LogCheck, first: int, end: int, **happened: str | None) -> list[Finding]:
-    """Check a range of the log, in which each entry is the first event of a breakpoint and some events differ."""
+    """Check a range of the log in which each entry is the first event of a breakpoint, with some events replaced."""
     found: list[Finding] = []
     for n in range(first, end):
         found += log.entry(n, f"bp_{n}", 1, EVENTS[n], happened.get(f"bp_{n}", EVENTS[n]))
@@ -75,7 +75,7 @@ def test_an_unchanged_log_matches_any_number_of_checkpoints() -> None:
         assert list(log.checkpoint(signed(number, EVENTS[:end], seed=seed))) == []
 
 
-def test_an_empty_log_can_be_signed_and_checkpoints_may_have_equal_times() -> None:
+def test_an_empty_log_can_be_signed_and_checkpoints_may_have_the_same_time() -> None:
     log = LogCheck(KEYS)
     assert list(log.checkpoint(signed(1, [], at=0))) == []
     assert entries(log, 0, 1) == []
@@ -162,14 +162,14 @@ def test_a_checkpoint_without_our_signature_is_invalid_and_otherwise_ignored(not
     "change", [{"size": 2}, {"root": "00" * 32}, {"at": NOW}, {"key_id": "00000000"}, {"key_id": key(LATER_SEED)}],
     ids=str,
 )  # fmt: skip
-def test_a_checkpoint_whose_row_differs_from_its_note_is_found(change: dict[str, Any]) -> None:
+def test_a_checkpoint_whose_row_differs_from_its_note_is_detected(change: dict[str, Any]) -> None:
     stored = replace(signed(1, EVENTS[:3]), **change)
     assert list(after(3).checkpoint(stored)) == said(
         "the stored fields of checkpoint 1 do not match its signed content"
     )
 
 
-def test_a_checkpoint_stored_under_another_number_is_found() -> None:
+def test_a_checkpoint_stored_under_another_number_is_detected() -> None:
     log, later = after(3), signed(3, EVENTS[:3])
     assert list(log.checkpoint(signed(1, EVENTS[:3]))) == []
     assert list(log.checkpoint(replace(later, number=2))) == said(
@@ -204,7 +204,7 @@ def test_every_completed_subtree_is_collected_for_comparison() -> None:
 
 
 @pytest.mark.parametrize("kept", [None, b"", bytes(32)])
-def test_a_stored_hash_that_differs_from_the_log_is_found(kept: bytes | None) -> None:
+def test_a_stored_hash_that_differs_from_the_log_is_detected(kept: bytes | None) -> None:
     log, made = after(3), merkle.Subtree(8, 5, b"\x01" * 32)
     what = "the stored hash 5 at level 8 does not match the log"
     assert list(log.subtree(kept, made)) == said(what)

@@ -1,4 +1,4 @@
-"""Audits of deputies and routes: those that are accepted, and those that are reported."""
+"""Audits of deputies and routes: what is accepted and what is reported."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -117,7 +117,7 @@ def test_a_route_without_a_creation_event_is_reported() -> None:
     assert len(follows(TO_BOB)) == 1
 
 
-def test_a_breakpoint_without_a_route_can_only_have_a_ticket() -> None:
+def test_a_breakpoint_without_a_route_can_use_only_a_ticket_channel() -> None:
     assert follows({"pattern": "*", "channels": ["jira"], "to": ["experts"]}, route_id=None) == []
     assert len(follows(TO_BOB, recorded(1, TO_BOB), route_id=None)) == 1
 

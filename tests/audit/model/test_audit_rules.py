@@ -80,7 +80,7 @@ def told(stored: Stored, rule: StoredRule | None = None, approvals: int = 0) -> 
     return [each.what.removeprefix(f"it was approved by rule:{approving(stored)}, ") for each in found]
 
 
-def test_a_valid_approval_by_a_rule_has_no_findings() -> None:
+def test_a_valid_approval_by_a_rule_yields_no_findings() -> None:
     assert told(approved()) == []
 
 
@@ -95,7 +95,7 @@ ROW: dict[str, Any] = {
 @pytest.mark.parametrize(
     "stored", [history(), history({"note": "New."}), history(gone=NOW)], ids=["new", "old", "gone"]
 )
-def test_a_rule_row_that_differs_from_its_events_is_found(stored: StoredRule, field: str) -> None:
+def test_a_rule_row_that_differs_from_its_events_is_detected(stored: StoredRule, field: str) -> None:
     assert rule_findings(stored) == []
     found = rule_findings(replace(stored, rule=replace(stored.rule, **{field: ROW[field]})))
     assert found
@@ -110,7 +110,7 @@ EVENT: dict[str, Any] = {
 
 @pytest.mark.parametrize("field", EVENT)
 @pytest.mark.parametrize("n", [0, 1, 2])
-def test_a_changed_rule_event_is_found(field: str, n: int) -> None:
+def test_a_changed_rule_event_is_detected(field: str, n: int) -> None:
     stored = history({"note": "New."}, {"enabled": False})
     events = list(stored.events)
     events[n] = replace(events[n], **{field: EVENT[field]})
@@ -118,7 +118,7 @@ def test_a_changed_rule_event_is_found(field: str, n: int) -> None:
 
 
 @pytest.mark.parametrize("n", [0, 1, 2])
-def test_a_missing_or_duplicate_rule_event_is_found(n: int) -> None:
+def test_a_missing_or_duplicate_rule_event_is_detected(n: int) -> None:
     stored = history({"note": "New."}, {"enabled": False})
     events = list(stored.events)
     assert rule_findings(replace(stored, events=events[:n] + events[n + 1 :]))
@@ -164,11 +164,11 @@ WRONG: dict[str, tuple[Stored, StoredRule]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_an_approval_that_its_rule_does_not_justify_is_found(what: str) -> None:
+def test_an_approval_that_its_rule_does_not_justify_is_detected(what: str) -> None:
     assert told(*WRONG[what]) == [what]
 
 
-def test_a_rule_of_another_project_does_not_justify_an_approval() -> None:
+def test_a_rule_from_another_project_does_not_justify_an_approval() -> None:
     _, event = created(replace(RULE, project="other"), actor=RITA, at=NOW)
     assert told(approved(), StoredRule(RULE, [event])) == ["which belongs to another project"]
 
@@ -222,7 +222,7 @@ def test_an_approval_by_a_rule_must_be_immediate_and_without_other_events() -> N
     assert [each.part for each in approval_findings(late, history().events, approvals=0)] == [Part.ENDS]
 
 
-def test_a_recommendation_that_was_not_followed_is_found() -> None:
+def test_a_recommendation_that_was_not_followed_is_detected() -> None:
     stored = approved()
     open_ = stored.breakpoint.but(status="waiting", decision=None, ended_by=None, ended_at=None, result=None)
     (found,) = approval_findings(replace(stored, breakpoint=open_), (), approvals=0)
@@ -255,7 +255,7 @@ def test_a_shadow_result_must_match_its_creation_event() -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_a_shadow_result_that_differs_from_its_creation_event_is_found(change: dict[str, Any]) -> None:
+def test_a_shadow_result_that_differs_from_its_creation_event_is_detected(change: dict[str, Any]) -> None:
     assert len(shadow_findings(replace(ROW_OF_SHADOW, **change))) == 1
 
 

@@ -71,7 +71,7 @@ def test_a_finding_about_a_rules_content_shows_both_versions() -> None:
     assert found.what.index("Touched.") < found.what.index("but its events say") < found.what.index("Fine.")
 
 
-def test_a_rule_without_a_creation_event_is_found_even_if_its_chain_is_valid() -> None:
+def test_a_rule_without_a_creation_event_is_detected_even_if_its_chain_is_valid() -> None:
     stored = StoredRule(replace(RULE, version=0, head=GENESIS), [])
     what = "its first event is not a creation event"
     assert rule_findings(stored) == [Finding(Part.FOLD, None, None, what, "rule-1")]
@@ -138,7 +138,7 @@ def counted(asked: Any, reached: int = 1) -> Stored:
     return approved("autoApproveAfterN", None, said, payload={"autoApproveAfterN": asked})
 
 
-def test_one_approval_suffices_if_the_agent_requested_one() -> None:
+def test_one_approval_suffices_if_the_agent_requested_a_count_of_one() -> None:
     assert whats(counted(1), [], approvals=1) == []
     assert whats(counted(1), [], approvals=0) == ["but the number of consecutive approvals was 0 instead of 1"]
     assert whats(counted(1, 0), [], approvals=1) == [
@@ -167,7 +167,7 @@ def test_an_auto_approval_can_have_a_warning_but_not_a_comment() -> None:
         assert [each.part for each in approval_findings(told_of, rule_said(), approvals=0)] == found
 
 
-def test_a_missing_creation_or_release_is_reported_as_a_wrong_ending() -> None:
+def test_a_missing_creation_or_release_event_is_reported_as_a_wrong_ending() -> None:
     stored = approved()
     for events in (stored.events[:0], stored.events[:1], stored.events[::-1]):
         found = approval_findings(replace(stored, events=events), rule_said(), approvals=0)
@@ -208,7 +208,7 @@ def test_a_decision_without_a_rule_is_not_checked_against_rules() -> None:
 
 
 def shadowed(*names: str) -> Stored:
-    """Return a breakpoint whose creation event, and no later one, lists rules in shadow mode."""
+    """Return a breakpoint for which only the creation event lists rules in shadow mode."""
     stored = approved()
     first, *later = stored.events
     entries = [{"rule": name, "recommended": True, "version": 2} for name in names]

@@ -1,4 +1,4 @@
-"""A checkpoint is a signed note with a single valid spelling, which only its key can verify."""
+"""A checkpoint is a signed note with a single valid encoding, and only its key can verify it."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""Edge cases of checkpoints: each has one spelling, and other input raises only BadCheckpoint."""
+"""Edge cases of checkpoints: each has a single valid encoding, and any other input raises BadCheckpoint."""
 
 import base64
 import re
@@ -17,7 +17,7 @@ ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 
 def respelt(text: str) -> list[str]:
-    """Return the other spellings of a base64 text that ends with one =: its last letter has two unused bits."""
+    """Return the other encodings of a base64 text that ends with one `=`: its last letter has two unused bits."""
     n = ALPHABET.index(text[-2])
     others = [f"{text[:-2]}{ALPHABET[n + bits]}=" for bits in (1, 2, 3)]
     assert {base64.b64decode(each) for each in others} == {base64.b64decode(text)}
@@ -63,7 +63,7 @@ def test_a_log_entry_is_the_hexadecimal_hash_of_its_event() -> None:
         "20270115T080000.000000Z",
     ],
 )
-def test_a_time_in_another_format_is_rejected(time: str) -> None:
+def test_a_time_in_a_different_format_is_rejected(time: str) -> None:
     refused(NOTE.replace(TIME, time), "in the format that Assent writes")
 
 

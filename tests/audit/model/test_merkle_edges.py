@@ -53,7 +53,7 @@ def test_the_root_matches_the_definition(size: int) -> None:
     assert LOG.roots[size] == merkle.grown(LOG.kept, size).root() == head(ENTRIES[:size])
 
 
-def test_a_tree_of_size_zero_is_empty() -> None:
+def test_the_root_of_an_empty_tree_is_the_hash_of_the_empty_string() -> None:
     tree = merkle.grown(LOG.kept, 0)
     assert (tree, tree.root()) == (merkle.Growing(), hashlib.sha256().digest())
 
@@ -84,14 +84,14 @@ def test_only_consistency_proofs_that_match_the_definition_are_valid(second: int
 
 
 @pytest.mark.parametrize(("position", "size"), [(256, 600), (599, 600), (0, 257), (300, 513)])
-def test_inclusion_proofs_of_larger_logs_match_the_definition(position: int, size: int) -> None:
+def test_inclusion_proofs_for_larger_logs_match_the_definition(position: int, size: int) -> None:
     proof = merkle.inclusion(LOG.kept, position, size)
     assert proof == path(position, ENTRIES[:size])
     assert merkle.includes(LOG.leaves[position], position, size, proof, LOG.roots[size]) is True
 
 
 @pytest.mark.parametrize(("first", "second"), [(256, 600), (599, 600), (1, 257), (300, 513), (255, 256)])
-def test_consistency_proofs_of_larger_logs_match_the_definition(first: int, second: int) -> None:
+def test_consistency_proofs_for_larger_logs_match_the_definition(first: int, second: int) -> None:
     proof = merkle.consistency(LOG.kept, first, second)
     assert proof == subproof(first, ENTRIES[:second], whole=True)
     assert merkle.continues(first, LOG.roots[first], second, LOG.roots[second], proof) is True
@@ -137,7 +137,7 @@ def test_an_empty_proof_is_invalid_for_a_longer_log(first: int) -> None:
 
 
 def test_only_subtrees_of_256_and_65536_entries_are_stored() -> None:
-    """With another step, no database would contain the hashes that the tree requests."""
+    """With subtrees of other sizes, no database would contain the hashes that the tree requests."""
     tree = merkle.Growing()
     made = [(n, whole) for n, leaf in enumerate(LOG.leaves) for whole in tree.add(leaf)]
     assert made == [

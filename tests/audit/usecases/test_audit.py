@@ -1,4 +1,4 @@
-"""An audit finds every manipulation, and nothing else."""
+"""An audit detects every manipulation and reports nothing else."""
 
 import asyncio
 import itertools
@@ -49,7 +49,7 @@ def found(where: Settings) -> list[Finding]:
     return audit(where).findings
 
 
-def test_an_unmodified_log_has_no_findings(module_settings: Settings, lives: Lives) -> None:
+def test_an_unmodified_log_yields_no_findings(module_settings: Settings, lives: Lives) -> None:
     audited = audit(module_settings)
     assert audited.findings == []
     assert audited.breakpoints == len(lives.ids)
@@ -58,7 +58,7 @@ def test_an_unmodified_log_has_no_findings(module_settings: Settings, lives: Liv
 
 
 @pytest.mark.parametrize(("table", "column"), FIELDS, ids=lambda value: value.removeprefix("assent_"))
-def test_a_change_to_any_field_of_any_row_is_found(
+def test_a_change_to_any_field_of_any_row_is_detected(
     module_settings: Settings, lives: Lives, table: str, column: str
 ) -> None:
     del lives
@@ -85,7 +85,7 @@ def test_a_change_to_any_field_of_any_row_is_found(
 
 @given(data=st.data())
 @examples(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-def test_random_changes_to_any_field_are_found(module_settings: Settings, lives: Lives, data: st.DataObject) -> None:
+def test_random_changes_to_any_field_are_detected(module_settings: Settings, lives: Lives, data: st.DataObject) -> None:
     del lives
     table, column = data.draw(st.sampled_from([each for each in FIELDS if each[1] not in {"seq", "n"}]))
     with unlocked(module_settings) as opened:
@@ -106,7 +106,7 @@ def test_random_changes_to_any_field_are_found(module_settings: Settings, lives:
 
 
 @pytest.mark.parametrize("life", ["approved", "quorum", "changed", "expired", "waiting"])
-def test_a_missing_event_is_found_at_any_position(module_settings: Settings, lives: Lives, life: str) -> None:
+def test_a_missing_event_is_detected_at_any_position(module_settings: Settings, lives: Lives, life: str) -> None:
     with unlocked(module_settings) as opened:
         mine = [key for key in keys(opened, "assent_events") if key["breakpoint_id"] == lives.ids[life]]
         for key in mine:
@@ -118,7 +118,7 @@ def test_a_missing_event_is_found_at_any_position(module_settings: Settings, liv
     assert found(module_settings) == []
 
 
-def test_two_swapped_events_are_found(module_settings: Settings, lives: Lives) -> None:
+def test_two_swapped_events_are_detected(module_settings: Settings, lives: Lives) -> None:
     def swap(opened: Raw, one: int, two: int) -> None:
         for before, after in ((one, 1000), (two, one), (1000, two)):
             key = {"breakpoint_id": lives.ids["approved"], "seq": before}
@@ -133,7 +133,7 @@ def test_two_swapped_events_are_found(module_settings: Settings, lives: Lives) -
     assert found(module_settings) == []
 
 
-def test_an_inserted_event_is_found(module_settings: Settings, lives: Lives) -> None:
+def test_an_inserted_event_is_detected(module_settings: Settings, lives: Lives) -> None:
     with unlocked(module_settings) as opened:
         version = opened.one("assent_breakpoints", id=lives.ids["waiting"])["version"]
         for seq in (0, version + 1, version + 5):
@@ -147,7 +147,7 @@ def test_an_inserted_event_is_found(module_settings: Settings, lives: Lives) -> 
 
 
 @pytest.mark.parametrize("table", [table for table in TABLES if table != "assent_breakpoints"])
-def test_a_breakpoint_whose_child_rows_were_deleted_is_found(
+def test_a_breakpoint_whose_child_rows_were_deleted_is_detected(
     module_settings: Settings, lives: Lives, table: str
 ) -> None:
     parent = lives.ids["approved"]
@@ -166,7 +166,7 @@ def test_a_breakpoint_whose_child_rows_were_deleted_is_found(
     assert found(module_settings) == []
 
 
-def test_orphaned_child_rows_are_found(module_settings: Settings, lives: Lives) -> None:
+def test_orphaned_child_rows_are_detected(module_settings: Settings, lives: Lives) -> None:
     with unlocked(module_settings) as opened:
         row = opened.one("assent_breakpoints", id=lives.ids["cancelled"])
         opened.run("DELETE FROM assent_breakpoints WHERE id = :id", id=lives.ids["cancelled"])
@@ -178,7 +178,7 @@ def test_orphaned_child_rows_are_found(module_settings: Settings, lives: Lives) 
     }
 
 
-def test_file_content_that_does_not_match_its_digest_is_found(module_settings: Settings, lives: Lives) -> None:
+def test_file_content_that_does_not_match_its_digest_is_detected(module_settings: Settings, lives: Lives) -> None:
     with unlocked(module_settings) as opened:
         key = keys(opened, "assent_files")[0]
         old = opened.one("assent_files", **key)["content"]
@@ -227,7 +227,7 @@ async def test_an_audit_covers_every_batch(node: Node) -> None:
     assert seen[-1] == 3
 
 
-async def test_an_audit_during_writes_has_no_findings(node: Node, clock: ManualClock) -> None:
+async def test_an_audit_during_writes_reports_no_findings(node: Node, clock: ManualClock) -> None:
     """Concurrent changes must not cause findings, because rows and events are read from one snapshot."""
     owner = await node.token("reviewer")
     busy = True
@@ -254,7 +254,7 @@ async def test_an_audit_during_writes_has_no_findings(node: Node, clock: ManualC
 KEPT = [each for each in FIELDS if each[1] not in {"seq", "n"}]
 
 
-def test_a_change_to_any_purged_row_is_found(settings: Settings) -> None:
+def test_a_change_to_any_purged_row_is_detected(settings: Settings) -> None:
     missed = []
 
     async def run() -> None:

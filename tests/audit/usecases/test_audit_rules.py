@@ -1,4 +1,4 @@
-"""An audit of rules finds every manipulation, and every approval that no rule justifies."""
+"""An audit of rules detects every manipulation and every approval that no rule justifies."""
 
 import asyncio
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def found(where: Settings) -> list[str]:
     return [each.what for each in audit(where).findings]
 
 
-def test_an_unmodified_log_has_no_findings(module_settings: Settings, ruled: Ruled) -> None:
+def test_an_unmodified_log_yields_no_findings(module_settings: Settings, ruled: Ruled) -> None:
     audited = audit(module_settings)
     assert audited.findings == []
     assert (audited.rules, audited.rule_events) == (len(ruled.rules), len(ruled.rules) + 4)
@@ -63,7 +63,7 @@ def test_an_unmodified_log_has_no_findings(module_settings: Settings, ruled: Rul
 
 
 @pytest.mark.parametrize(("table", "column"), FIELDS, ids=lambda value: value.removeprefix("assent_"))
-def test_a_change_to_any_field_of_any_row_is_found(
+def test_a_change_to_any_field_of_any_row_is_detected(
     module_settings: Settings, ruled: Ruled, table: str, column: str
 ) -> None:
     del ruled
@@ -93,7 +93,7 @@ def test_a_change_to_any_field_of_any_row_is_found(
 
 @given(data=st.data())
 @examples(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-def test_random_changes_to_any_field_are_found(module_settings: Settings, ruled: Ruled, data: st.DataObject) -> None:
+def test_random_changes_to_any_field_are_detected(module_settings: Settings, ruled: Ruled, data: st.DataObject) -> None:
     del ruled
     table, column = data.draw(st.sampled_from([each for each in FIELDS if each[1] != "seq"]))
     with unlocked(module_settings) as opened:
@@ -114,7 +114,7 @@ def test_random_changes_to_any_field_are_found(module_settings: Settings, ruled:
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_a_missing_row_is_found_at_any_position(module_settings: Settings, ruled: Ruled, table: str) -> None:
+def test_a_missing_row_is_detected_at_any_position(module_settings: Settings, ruled: Ruled, table: str) -> None:
     del ruled
     with unlocked(module_settings) as opened:
         for key in keys(opened, table):
@@ -126,7 +126,7 @@ def test_a_missing_row_is_found_at_any_position(module_settings: Settings, ruled
     assert found(module_settings) == []
 
 
-def test_a_rule_whose_history_was_deleted_is_found(module_settings: Settings, ruled: Ruled) -> None:
+def test_a_rule_whose_history_was_deleted_is_detected(module_settings: Settings, ruled: Ruled) -> None:
     mine = ruled.rules["never"]
     with unlocked(module_settings) as opened:
         rows = [opened.one("assent_rule_events", **key) for key in keys(opened, "assent_rule_events")]
@@ -139,7 +139,7 @@ def test_a_rule_whose_history_was_deleted_is_found(module_settings: Settings, ru
     assert "its first event is not a creation event" in [each.what for each in findings]
 
 
-def test_two_swapped_changes_are_found(module_settings: Settings, ruled: Ruled) -> None:
+def test_two_swapped_changes_are_detected(module_settings: Settings, ruled: Ruled) -> None:
     def swap(opened: Raw) -> None:
         for before, after in ((1, 1000), (2, 1), (1000, 2)):
             write(opened, "assent_rule_events", {"rule_id": ruled.rules["auto"], "seq": before}, {"seq": after})
@@ -151,7 +151,7 @@ def test_two_swapped_changes_are_found(module_settings: Settings, ruled: Ruled) 
     assert found(module_settings) == []
 
 
-def test_a_rule_inserted_directly_into_the_table_is_found(module_settings: Settings, ruled: Ruled) -> None:
+def test_a_rule_inserted_directly_into_the_table_is_detected(module_settings: Settings, ruled: Ruled) -> None:
     with unlocked(module_settings) as opened:
         row = opened.one("assent_rules", id=ruled.rules["never"])
         put(opened, "assent_rules", row | {"id": "rule-invented", "action": "auto-approve", "pattern": "*"})
@@ -160,7 +160,7 @@ def test_a_rule_inserted_directly_into_the_table_is_found(module_settings: Setti
     assert {each.rule_id for each in findings} == {"rule-invented"}
 
 
-def test_a_shadow_row_without_its_event_is_found(module_settings: Settings, ruled: Ruled) -> None:
+def test_a_shadow_row_without_its_event_is_detected(module_settings: Settings, ruled: Ruled) -> None:
     with unlocked(module_settings) as opened:
         row = opened.one("assent_shadows", **keys(opened, "assent_shadows")[0])
         invented = row | {"rule_id": ruled.rules["never"]}
@@ -219,7 +219,7 @@ WAITING = "not matched any more"
         ("autoApproveAfterN", None, COUNTED, "but it does not request auto-approval"),
     ],
 )
-def test_a_forged_approval_by_a_rule_is_found(
+def test_a_forged_approval_by_a_rule_is_detected(
     settings: Settings, rule: str, version: int | None, said: dict[str, Any], what: str
 ) -> None:
     mine = asyncio.run(_lived(settings))
@@ -237,7 +237,7 @@ async def _lived(settings: Settings) -> Ruled:
         return await live_by_rules(node, clock)
 
 
-def test_a_forged_count_of_approvals_is_found(settings: Settings) -> None:
+def test_a_forged_count_of_approvals_is_detected(settings: Settings) -> None:
     async def run() -> str:
         clock = ManualClock()
         async with running_node(settings, clock=clock) as node:
@@ -265,7 +265,7 @@ def test_a_rule_with_a_rewritten_history_contradicts_its_decisions(settings: Set
     assert {each.breakpoint_id for each in findings} == approved
 
 
-async def test_simultaneous_changes_and_approvals_have_no_findings(node: Node, clock: ManualClock) -> None:
+async def test_simultaneous_changes_and_approvals_yield_no_findings(node: Node, clock: ManualClock) -> None:
     """The clock may not advance between steps, and a change is timestamped before it becomes visible."""
     database, rules = node.assent.database, node.assent[RuleService]
     made = await database.write(adding(node, "go", "auto-approve"))
@@ -355,7 +355,7 @@ def test_a_violated_rule_invariant_is_reported_by_its_check(
     assert {each.name for each in asyncio.run(check()) if not each.holds} == {promise}
 
 
-async def test_an_audit_during_rule_changes_has_no_findings(node: Node) -> None:
+async def test_an_audit_during_rule_changes_reports_no_findings(node: Node) -> None:
     busy = True
     database, rules = node.assent.database, node.assent[RuleService]
     made = await database.write(adding(node, "go", "auto-approve"))

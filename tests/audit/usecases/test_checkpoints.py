@@ -174,7 +174,7 @@ async def test_a_key_replaced_in_the_database_is_not_used_for_signing(settings: 
         assert len(await stored(node)) == 1
 
 
-async def test_proofs_of_missing_events_and_checkpoints_are_refused(node: Node) -> None:
+async def test_proofs_for_missing_events_and_checkpoints_are_refused(node: Node) -> None:
     service, read = node.assent[CheckpointService], node.assent.database.read
     breakpoint_id = await create(node)
     with pytest.raises(NotFound, match="No checkpoint has been signed yet"):
@@ -207,13 +207,13 @@ async def test_checkpoints_are_signed_periodically_and_all_written_to_the_file(
             return await notes(), [each.note for each in await stored(node)]
 
         await create(node)
-        # The admin events of the startup may be in a separate checkpoint.
+        # The admin events recorded at startup may be in a separate checkpoint.
         first = await until(notes, lambda told: len(told) > 0)
         await create(node)
         await until(told_and_stored, lambda both: both[0] == both[1] and len(both[0]) > len(first))
 
 
-async def test_a_truncated_anchor_file_is_completed_and_one_of_another_log_is_refused(
+async def test_a_truncated_anchor_file_is_completed_and_one_from_another_log_is_refused(
     settings: Settings, tmp_path: Path
 ) -> None:
     anchored = with_anchors(settings, tmp_path)
@@ -278,7 +278,7 @@ async def test_a_worker_sends_checkpoints_to_the_webhook(settings: Settings) -> 
             first, *_ = await until(calls, bool)
             known = await keys(node)
             numbers = [checkpoints.check(each["note"], known).number for each in first.json["checkpoints"]]
-            # The admin events of the startup may be signed separately from the breakpoint.
+            # The admin events recorded at startup may be signed separately from the breakpoint.
             assert numbers == list(range(1, len(numbers) + 1))
             assert first.id == f"checkpoint-{numbers[-1]}"
 

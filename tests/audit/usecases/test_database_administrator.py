@@ -1,4 +1,4 @@
-"""Edits that a database administrator could make, each found by `audit verify` or `fsck`, on both databases."""
+"""Edits that a database administrator could make, each detected by `audit verify` or `fsck`, on both databases."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -98,7 +98,7 @@ def escalate_to(target: str, *, name: str, **changes: str | None) -> Edit:
 
 
 def follow(other: str, *, name: str) -> Edit:
-    """Make a pending breakpoint use another recorded route, with its id and content."""
+    """Make a pending breakpoint use another recorded route, including its id and content."""
 
     def edit(opened: Raw, ids: Mapping[str, str]) -> None:
         route_ = opened.one("assent_routes", id=ids[other])
@@ -267,7 +267,7 @@ async def found(settings: Settings) -> set[str]:
     return {f"{each.name} {finding}" for each in checks for finding in each.findings}
 
 
-def test_every_edit_by_a_database_administrator_is_found(
+def test_every_edit_by_a_database_administrator_is_detected(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     quiet = settings.model_copy(update={"checkpoint_seconds": 0})
@@ -299,7 +299,7 @@ def _database(settings: Settings) -> str:
     return "postgresql" if settings.database_url else "sqlite"
 
 
-def test_a_forged_absence_is_found_after_it_was_reverted(settings: Settings) -> None:
+def test_a_forged_absence_is_detected_even_after_it_is_reverted(settings: Settings) -> None:
     quiet = settings.model_copy(update={"checkpoint_seconds": 0})
 
     async def live() -> str:
@@ -325,7 +325,7 @@ def test_a_forged_absence_is_found_after_it_was_reverted(settings: Settings) -> 
 
 
 def test_preferences_saved_without_an_event_are_reported_until_changed(settings: Settings) -> None:
-    """docs/how-to/upgrade.md describes this for nodes of an earlier version during a rolling update."""
+    """docs/how-to/upgrade.md describes this for nodes that run an earlier version during a rolling update."""
     quiet = settings.model_copy(update={"checkpoint_seconds": 0})
 
     async def live() -> None:
@@ -347,7 +347,7 @@ def test_preferences_saved_without_an_event_are_reported_until_changed(settings:
     asyncio.run(live())
 
 
-def test_the_baseline_of_an_upgrade_does_not_hide_earlier_edits(settings: Settings) -> None:
+def test_the_baseline_recorded_by_an_upgrade_does_not_hide_earlier_edits(settings: Settings) -> None:
     quiet = settings.model_copy(update={"checkpoint_seconds": 0})
     edits = ("a token is inserted", "a token's limits are widened", "a revoked token is revived", "a person is added")
 

@@ -223,7 +223,9 @@ def test_unmodified_data_satisfies_every_invariant(settings: Settings, clock: Ma
     assert all(each.looked_at > 0 for name, each in checks.items() if name not in nothing)
 
 
-def test_nothing_is_overdue_without_a_worker(settings: Settings, clock: ManualClock, lived: Lives) -> None:
+def test_overdue_work_is_not_reported_if_no_worker_is_running(
+    settings: Settings, clock: ManualClock, lived: Lives
+) -> None:
     del lived
     clock.advance(10_000)
     checks = checked(settings, clock)

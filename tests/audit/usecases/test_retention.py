@@ -270,7 +270,9 @@ async def test_file_content_is_kept_while_any_breakpoint_uses_it(node: Node, clo
     assert await kept_files(node) == set()
 
 
-async def test_a_purged_breakpoint_does_not_show_content_that_others_still_use(node: Node, clock: ManualClock) -> None:
+async def test_a_purged_breakpoint_does_not_show_content_that_other_breakpoints_still_use(
+    node: Node, clock: ManualClock
+) -> None:
     breakpoint_id = await rejected(node, await person(node, "ann", "reviewer"), with_files("shared"))
     await create(node, with_files("shared"))
     await keep_for(node, 1)
@@ -405,7 +407,7 @@ async def test_a_concurrent_purge_does_not_delete_a_newly_referenced_file(
                 purge(two),
                 return_exceptions=True,
             )
-            # A digest without content is rejected; inline content always exists afterwards.
+            # A digest is rejected if its content was purged; inline content is always accepted.
             assert not isinstance(made[0], BaseException)
             assert not isinstance(made[1], BaseException) or isinstance(made[1], AssentError)
         missing = """

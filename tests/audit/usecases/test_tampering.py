@@ -1,4 +1,4 @@
-"""Seven kinds of tampering, each found by Assent and by an independent verifier without shared code."""
+"""Seven kinds of tampering, each detected by Assent and by an independent verifier that shares no code with it."""
 
 import asyncio
 import base64
@@ -39,7 +39,7 @@ def rewrite_log(opened: Raw) -> None:
 
 
 def sign_again(opened: Raw, seed: bytes) -> None:
-    """Sign every checkpoint of the current log again, and replace our key with this one."""
+    """Re-sign every checkpoint of the current log with the key from this seed, and store that key instead of ours."""
     leaves = [row[0] for row in opened.all("SELECT hash FROM assent_leaves ORDER BY position")]
     rows = opened.all("SELECT number, size, note FROM assent_checkpoints ORDER BY number")
     public = public_key(seed)
@@ -92,7 +92,7 @@ def raised_by_another(events: list[Event]) -> None:
 
 
 def rewrite_a_chain(opened: Raw, ids: dict[str, str]) -> None:
-    """Forge the creator of a breakpoint, and all hashes that depend on it."""
+    """Forge a breakpoint's creator and all hashes that depend on it."""
     forge(opened, ids["cancelled"], raised_by_another)
     write(opened, "assent_breakpoints", {"id": ids["cancelled"]}, {"created_by": "agent:other"})
 
@@ -120,7 +120,7 @@ def test_an_unmodified_log_passes_both_verifiers(logged: Logged) -> None:
 
 
 @pytest.mark.parametrize("tamper", KINDS, ids=lambda each: each.__name__)
-def test_tampering_is_found_by_both_verifiers_without_an_anchor(logged: Logged, tamper: object) -> None:
+def test_tampering_is_detected_by_both_verifiers_without_an_anchor(logged: Logged, tamper: object) -> None:
     assert callable(tamper)
     with unlocked(logged.settings) as opened:
         tamper(opened, logged.ids)
@@ -128,7 +128,7 @@ def test_tampering_is_found_by_both_verifiers_without_an_anchor(logged: Logged, 
     assert logged.second_opinion(anchors=False)
 
 
-def test_a_rewritten_chain_is_found_by_the_checkpoints_alone(logged: Logged) -> None:
+def test_a_rewritten_chain_is_detected_from_the_checkpoints_alone(logged: Logged) -> None:
     with unlocked(logged.settings) as opened:
         rewrite_a_chain(opened, logged.ids)
     findings = logged.found(anchors=False)
@@ -140,7 +140,7 @@ def test_a_rewritten_chain_is_found_by_the_checkpoints_alone(logged: Logged) -> 
     assert [each.what for each in logged.found(anchors=False)] == ["checkpoint 1 does not match the log"]
 
 
-def test_a_completely_removed_breakpoint_is_found(logged: Logged) -> None:
+def test_the_complete_removal_of_a_breakpoint_is_detected(logged: Logged) -> None:
     with unlocked(logged.settings) as opened:
         if logged.settings.database_url is None:
             opened.run("PRAGMA foreign_keys = OFF")
@@ -153,7 +153,7 @@ def test_a_completely_removed_breakpoint_is_found(logged: Logged) -> None:
     assert logged.second_opinion(anchors=False)
 
 
-def test_a_removed_checkpoint_is_found_by_the_anchor(logged: Logged) -> None:
+def test_a_removed_checkpoint_is_detected_with_an_anchor(logged: Logged) -> None:
     with unlocked(logged.settings) as opened:
         roll_back(opened)
     assert logged.found(anchors=False) == []
@@ -161,17 +161,17 @@ def test_a_removed_checkpoint_is_found_by_the_anchor(logged: Logged) -> None:
     assert [each.what for each in logged.found()] == [
         "checkpoint 3 is in anchors.jsonl, but not in the database: it was removed, or an older backup was restored"
     ]
-    assert logged.second_opinion() == ["checkpoint 3 of the anchor file is missing or differs."]
+    assert logged.second_opinion() == ["checkpoint 3 from the anchor file is missing or different."]
 
 
-def test_a_checkpoint_missing_between_others_is_found_without_an_anchor(logged: Logged) -> None:
+def test_a_checkpoint_missing_from_the_middle_is_detected_without_an_anchor(logged: Logged) -> None:
     with unlocked(logged.settings) as opened:
         opened.run("DELETE FROM assent_checkpoints WHERE number = 2")
     assert [each.what for each in logged.found(anchors=False)] == ["the checkpoints between 1 and 3 are missing"]
     assert logged.second_opinion(anchors=False)
 
 
-def test_a_log_signed_again_with_another_key_is_found_with_an_anchor_or_a_known_key(logged: Logged) -> None:
+def test_a_log_re_signed_with_another_key_is_detected_with_an_anchor_or_a_known_key(logged: Logged) -> None:
     with unlocked(logged.settings) as opened:
         ((origin, spelt_key),) = opened.all("SELECT origin, public_key FROM assent_checkpoint_keys")
         rewrite_a_chain_and_the_log(opened, logged.ids)
@@ -200,7 +200,7 @@ def test_stored_fields_of_a_checkpoint_must_match_its_signed_content(logged: Log
 
 
 @pytest.mark.parametrize("change", ["remove", "change", "cut"])
-def test_a_modified_anchor_is_found(logged: Logged, change: str) -> None:
+def test_a_modified_anchor_is_detected(logged: Logged, change: str) -> None:
     if change == "remove":
         logged.anchors.unlink()
     else:
@@ -222,7 +222,7 @@ def test_signing_stops_after_the_log_was_modified(logged: Logged) -> None:
     asyncio.run(run())
 
 
-def test_a_modified_line_of_an_export_is_found(logged: Logged) -> None:
+def test_a_modified_line_of_an_export_is_detected(logged: Logged) -> None:
     path = logged.exported()
     lines = path.read_bytes().splitlines(keepends=True)
     removed, twice, cut = [*lines[:3], *lines[4:]], [*lines[:4], *lines[3:]], lines[:-1]

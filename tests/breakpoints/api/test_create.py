@@ -124,13 +124,13 @@ async def test_titles_without_letters_never_share_a_gate(shared: Node) -> None:
     assert all(gate.startswith("breakpoint-") for gate in gates)
 
 
-async def test_the_title_and_run_id_can_also_be_set_in_the_payload(shared: Node) -> None:
+async def test_the_title_and_run_id_can_be_repeated_in_the_payload(shared: Node) -> None:
     payload = {"title": "T", "context": {"runId": "R"}}
     created = (await post(shared, {"agentId": "a", "title": "T", "runId": "R", "payload": payload})).json()
     assert (created["title"], created["runId"]) == ("T", "R")
 
 
-async def test_the_title_and_run_id_can_be_set_only_in_the_payload(shared: Node) -> None:
+async def test_the_title_and_run_id_can_be_set_in_the_payload_alone(shared: Node) -> None:
     payload = {"title": "T", "tags": ["x"], "context": {"runId": "R"}}
     created = (await post(shared, {"agentId": "a", "payload": payload})).json()
     assert (created["title"], created["runId"], created["tags"]) == ("T", "R", ["x"])
@@ -242,7 +242,7 @@ async def test_quorum_experts_must_be_different_people(node: Node) -> None:
     assert (await post(node, body)).status_code == 201
 
 
-async def test_ids_sort_by_time(node: Node, clock: ManualClock) -> None:
+async def test_ids_sort_by_creation_time(node: Node, clock: ManualClock) -> None:
     ids: list[str] = []
     for _ in range(5):
         clock.advance(0.01)
@@ -260,7 +260,7 @@ async def test_a_person_cannot_decide_a_breakpoint_they_created(shared: Node) ->
     assert (await shared.feedback(created["id"], raiser, comment="Anyone?")).status_code == 200
 
 
-async def test_exceeding_the_creation_limit_returns_429_with_a_retry_time(shared: Node) -> None:
+async def test_exceeding_the_creation_rate_limit_returns_429_with_a_retry_after_header(shared: Node) -> None:
     token = await shared.token("agent", creates_per_minute=2)
     body = {"agentId": "a", "payload": {}}
     answers = [await shared.call("POST", "/api/breakpoints", token, json=body) for _ in range(3)]
@@ -292,7 +292,7 @@ async def test_a_misspelled_field_is_rejected_with_a_suggestion(shared: Node, ke
     assert f"'{meant}'" in answer.json()["detail"]
 
 
-async def test_a_misplaced_field_is_rejected_with_the_right_place(shared: Node) -> None:
+async def test_a_misplaced_field_is_rejected_with_a_hint_about_where_it_belongs(shared: Node) -> None:
     for key, said in (("risk", "Set 'risk' in the payload"), ("ttl", "Did you mean 'ttlSeconds'")):
         body = {"agentId": "agent-1", "payload": {"question": "?"}, key: "high"}
         answer = await shared.call("POST", "/api/breakpoints", await shared.token("agent"), json=body)

@@ -145,7 +145,7 @@ async def test_a_rejection_by_timeout_names_the_system_as_the_decider(node: Node
     assert (await history(node, created["id"]))[-1] == ("released", BY_TIMEOUT)
 
 
-async def test_incomplete_votes_do_not_approve_at_the_deadline(node: Node, clock: ManualClock) -> None:
+async def test_an_incomplete_vote_does_not_approve_at_the_deadline(node: Node, clock: ManualClock) -> None:
     first, second = await node.person("olga", "reviewer"), await node.person("paul", "reviewer")
     payload = {"question": "?", "expert": ["olga", "paul"], "strategy": "collect-all"}
     created = await node.create(ttlSeconds=60, payload=payload)

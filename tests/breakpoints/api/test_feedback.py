@@ -96,7 +96,7 @@ async def test_the_result_contains_every_answer_with_its_author_and_channel(shar
     assert responded["metadata"]["edits"] == {"n": 8}
 
 
-async def test_the_response_falls_back_to_the_option_without_a_comment(shared: Node) -> None:
+async def test_the_response_falls_back_to_the_option_if_there_is_no_comment(shared: Node) -> None:
     asked = await ask(shared, options=["now", "tonight"])
     answer = await shared.feedback(asked, await shared.token("reviewer"), release=True, option="tonight")
     assert (answer.json()["result"]["response"], answer.json()["result"]["option"]) == ("tonight", "tonight")
@@ -167,7 +167,7 @@ async def test_approving_high_risk_requires_the_gate_name(shared: Node) -> None:
     assert (await shared.feedback(asked, reviewer, release=True, confirm="data.drop")).json()["decision"] == "approved"
 
 
-async def test_a_decision_on_content_other_than_displayed_returns_412(shared: Node) -> None:
+async def test_a_decision_with_a_mismatched_digest_returns_412(shared: Node) -> None:
     created = await shared.create()
     reviewer = await shared.token("reviewer")
     answer = await shared.feedback(created["id"], reviewer, release=True, digest="0" * 64)

@@ -1,4 +1,4 @@
-"""The history endpoint: order, pagination, capped statistics, and the restriction of agents to their breakpoints."""
+"""The history endpoint: order, pagination, capped statistics, and limiting agents to their own breakpoints."""
 
 from dataclasses import replace
 from typing import Any
@@ -91,7 +91,7 @@ async def test_each_history_entry_shows_its_outcome(node: Node, clock: ManualClo
     assert {"decision", "endedAt", "decidedBy"} & set(entries[ids["waiting"]]) == set()
 
 
-async def test_each_breakpoint_of_a_gate_is_counted_once(node: Node, clock: ManualClock) -> None:
+async def test_each_breakpoint_at_a_gate_is_counted_once(node: Node, clock: ManualClock) -> None:
     await one_of_each(node, clock)
     await asked(node, gate="another")
     assert (await past(node, gate="deploy"))["summary"] == {
@@ -152,7 +152,9 @@ async def test_pages_contain_each_breakpoint_once_newest_first(node: Node, clock
     assert sorted(walked) == sorted(ids)
 
 
-async def test_statistics_of_only_the_newest_breakpoints_are_marked_incomplete(node: Node, clock: ManualClock) -> None:
+async def test_statistics_based_only_on_the_newest_breakpoints_are_marked_as_incomplete(
+    node: Node, clock: ManualClock
+) -> None:
     service = HistoryService(node.assent.database, node.assent[InboxService], counted_at_most=3)
     query = Query(project="default", gate="deploy")
     await answered(node, clock, approved=False)
@@ -195,7 +197,7 @@ async def test_an_invalid_filter_is_rejected(node: Node, query: str) -> None:
 
 @pytest.mark.parametrize("agent", [None, "ci"])
 async def test_reading_a_gate_newest_first_uses_its_index(node: Node, agent: str | None) -> None:
-    """The query plans do not read rows of other gates or sort all rows of the gate, in projects of any size."""
+    """In projects of any size, the query plan neither reads rows of other gates nor sorts all rows of the gate."""
     statuses = {each: each for each in ("waiting", "released", "expired", "cancelled")}
     newest = (SELECT_NEWEST, {"project_id": "default", "gate": "deploy", "limit": 10, **statuses})
     page = page_statement(

@@ -31,7 +31,7 @@ async def test_the_same_key_and_body_return_the_same_breakpoint(shared: Node) ->
     assert (await create(shared, "k-1b")).json()["id"] != first.json()["id"]
 
 
-async def test_the_order_of_fields_does_not_change_the_body(shared: Node) -> None:
+async def test_reordered_fields_count_as_the_same_body(shared: Node) -> None:
     first = await create(shared, "k-order")
     backwards = dict(reversed(BODY.items()))
     headers = {"Idempotency-Key": "k-order"}
@@ -112,7 +112,7 @@ async def test_the_same_key_cannot_decide_two_breakpoints(shared: Node) -> None:
     assert await types(shared, second["id"]) == ["created"]
 
 
-async def test_a_losing_decision_never_returns_success_even_when_retried(shared: Node) -> None:
+async def test_a_losing_decision_never_succeeds_even_when_retried(shared: Node) -> None:
     created = await shared.create()
     reviewer, other = await shared.token("reviewer"), await shared.person("quentin", "reviewer")
     await answer(shared, created["id"], "d-5", reviewer, approved=False)
@@ -152,7 +152,7 @@ async def test_fifty_simultaneous_requests_with_one_key_decide_once(shared: Node
     assert await types(shared, created["id"]) == ["created", "responded", "released"]
 
 
-async def test_exactly_one_of_many_deciders_wins_and_the_others_learn_its_name(shared: Node) -> None:
+async def test_exactly_one_of_many_reviewers_wins_and_the_others_learn_the_winners_name(shared: Node) -> None:
     created = await shared.create()
     names = [f"racer-{n}" for n in range(8)]
     tokens = [await shared.person(name, "reviewer") for name in names]

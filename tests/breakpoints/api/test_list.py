@@ -35,14 +35,14 @@ async def test_the_newest_breakpoints_come_first(shared: Node, shared_clock: Man
     assert await ids(shared, f"tag={tag}&sort=created") == made
 
 
-async def test_sorting_by_deadline_puts_the_earliest_first_and_none_last(
+async def test_sorting_by_deadline_puts_the_earliest_first_and_missing_deadlines_last(
     shared: Node, shared_clock: ManualClock
 ) -> None:
     tag, made = await raise_three(shared, shared_clock, {}, {"ttlSeconds": 9000}, {"ttlSeconds": 3000})
     assert await ids(shared, f"tag={tag}&sort=deadline") == [made[2], made[1], made[0]]
 
 
-async def test_sorting_by_update_puts_the_latest_change_first(shared: Node, shared_clock: ManualClock) -> None:
+async def test_sorting_by_update_time_puts_the_latest_change_first(shared: Node, shared_clock: ManualClock) -> None:
     tag, made = await raise_three(shared, shared_clock)
     shared_clock.advance(1)
     await shared.feedback(made[0], await shared.token("reviewer"), comment="Hm.")
@@ -91,7 +91,9 @@ async def test_counts_are_included_only_on_request(shared: Node) -> None:
         assert "counts" not in answer.json()
 
 
-async def test_created_after_and_before_are_exclusive(shared: Node, shared_clock: ManualClock) -> None:
+async def test_the_created_after_and_created_before_filters_are_exclusive(
+    shared: Node, shared_clock: ManualClock
+) -> None:
     tag, made = await raise_three(shared, shared_clock)
     middle = (await shared.call("GET", f"/api/breakpoints/{made[1]}", await shared.token("reviewer"))).json()
     at = quote(middle["createdAt"])
@@ -101,7 +103,9 @@ async def test_created_after_and_before_are_exclusive(shared: Node, shared_clock
     assert await ids(shared, f"tag={tag}&createdAfter={east}&sort=deadline") == [made[2]]
 
 
-async def test_assigned_to_me_includes_my_groups_and_the_owner_role(shared: Node, shared_clock: ManualClock) -> None:
+async def test_the_assigned_to_me_filter_includes_my_groups_and_the_owner_role(
+    shared: Node, shared_clock: ManualClock
+) -> None:
     gustav = await shared.person("gustav", "reviewer")
     admin = await shared.token("admin")
     await shared.call("PUT", "/api/groups/gardeners", admin, json={"members": ["gustav"]})
@@ -146,7 +150,7 @@ async def test_search_finds_all_words_in_any_field(shared: Node, shared_clock: M
     assert counted.json()["counts"]["waiting"] == 3
 
 
-async def test_search_finds_prefixes_cjk_ids_agents_and_gates(shared: Node, shared_clock: ManualClock) -> None:
+async def test_search_finds_prefixes_cjk_text_ids_agents_and_gates(shared: Node, shared_clock: ManualClock) -> None:
     tag, made = await raise_three(
         shared,
         shared_clock,
@@ -243,7 +247,7 @@ async def test_a_summary_contains_what_the_inbox_shows(shared: Node, shared_cloc
     assert "payload" not in item
 
 
-async def test_a_created_breakpoint_is_in_every_later_list_under_concurrent_reads(
+async def test_a_created_breakpoint_appears_in_every_later_list_under_concurrent_reads(
     shared: Node, shared_clock: ManualClock
 ) -> None:
     shared_clock.advance(1)

@@ -79,7 +79,7 @@ async def test_a_strategy_decides_exactly_on_its_last_required_vote(
         assert len(votes) == 1 or f"{name}: " in result["feedback"]
 
 
-async def test_incomplete_votes_are_visible_to_every_reader(shared: Node, people: dict[str, str]) -> None:
+async def test_votes_are_visible_to_every_reader_before_the_decision(shared: Node, people: dict[str, str]) -> None:
     asked = await ask(shared, "collect-all", "kim", "lea")
     await vote(shared, asked, people["kim"], "yes")
     for token in (await shared.token("agent"), people["lea"], await shared.token("viewer")):
@@ -106,7 +106,7 @@ async def test_a_person_can_change_their_vote_until_the_decision(shared: Node, p
     assert late.status_code == 409
 
 
-async def test_any_member_can_cast_the_single_vote_of_a_group(shared: Node, people: dict[str, str]) -> None:
+async def test_any_member_can_cast_a_groups_single_vote(shared: Node, people: dict[str, str]) -> None:
     asked = await ask(shared, "collect-all", "pair", "max")
     first = await vote(shared, asked, people["kim"], "yes")
     assert first["responses"][0]["expert"] == "pair"

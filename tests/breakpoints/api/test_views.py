@@ -200,7 +200,7 @@ def test_timestamps_are_rendered_without_loss(at: int) -> None:
 
 
 @given(words, documents)
-def test_an_event_is_always_a_single_block_of_the_stream(actor: str, said: Any) -> None:
+def test_an_event_is_always_a_single_block_in_the_stream(actor: str, said: Any) -> None:
     new = Breakpoint(
         **{name: None for name in Breakpoint.__dataclass_fields__}  # type: ignore[arg-type]  # noqa: C420
         | {"id": "bp_1", "version": 0, "head": "0" * 64}
@@ -214,7 +214,7 @@ def test_an_event_is_always_a_single_block_of_the_stream(actor: str, said: Any) 
     assert wire.EventView.model_validate_json(lines[2].removeprefix("data: ")).metadata == {"comment": said}
 
 
-def test_a_rendered_body_is_reused_only_for_its_version() -> None:
+def test_a_rendered_body_is_reused_only_for_the_same_version() -> None:
     rendered = views.Rendered(entries=2, largest=5)
     rendered.keep("a", 1, b"one")
     assert (rendered.find("a", 1), rendered.find("a", 2), rendered.find("b", 1)) == (b"one", None, None)

@@ -114,7 +114,7 @@ async def test_a_revoked_token_ends_its_streams_immediately(node: Node) -> None:
 
 
 @pytest.mark.parametrize("change", [{"active": False}, {"roles": []}])
-async def test_a_deactivated_person_loses_waits_and_streams(node: Node, change: dict[str, Any]) -> None:
+async def test_deactivating_a_person_ends_their_waits_and_streams(node: Node, change: dict[str, Any]) -> None:
     token = await node.person("leaver", "viewer")
     created = await node.create()
     async with (

@@ -1,4 +1,4 @@
-"""The commands with which agents ask questions, and their exit codes."""
+"""The commands that agents use to ask questions, and their exit codes."""
 
 import json
 import signal
@@ -87,7 +87,7 @@ def test_every_option_of_ask_reaches_the_server(desk: Desk, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("path", ["../secret", "/etc/passwd", "missing.md"])
-def test_a_missing_or_outside_file_fails_before_contacting_the_server(path: str) -> None:
+def test_a_missing_file_or_one_outside_the_directory_fails_before_contacting_the_server(path: str) -> None:
     done = here("ask", "Go?", "--file", path, ASSENT_URL="http://127.0.0.1:9", ASSENT_TOKEN="t")
 
     assert done.exit_code == 1

@@ -404,7 +404,7 @@ def test_stopping_a_program_cancels_its_breakpoint(desk: Desk, number: signal.Si
     [(BUSY, "busy"), (RAISES, "raises"), (RAISES, "raises-async")],
     ids=["signal", "error", "async-error"],
 )
-def test_a_program_that_ends_in_its_comment_callback_cancels_its_breakpoint(
+def test_a_program_that_exits_in_its_comment_callback_cancels_its_breakpoint(
     desk: Desk, source: str, agent: str
 ) -> None:
     program = started(desk, source, agent)
@@ -416,7 +416,7 @@ def test_a_program_that_ends_in_its_comment_callback_cancels_its_breakpoint(
     assert desk.found(asked).status == "cancelled"
 
 
-def test_answering_one_question_keeps_the_handler_of_the_other(desk: Desk) -> None:
+def test_answering_one_question_keeps_the_signal_handler_for_the_other(desk: Desk) -> None:
     program = started(desk, TWO, "two")
     with desk.reviewer() as reviewer:
         while len(found := reviewer.list(agent_id="two").items) < 2:

@@ -1,4 +1,4 @@
-"""The commands with which reviewers list, show and answer breakpoints."""
+"""The commands that reviewers use to list, show and answer breakpoints."""
 
 import json
 import os
@@ -176,7 +176,7 @@ def test_approving_high_risk_requires_the_confirm_option(desk: Desk) -> None:
     assert approved.exit_code == 0
 
 
-def test_answers_are_parsed_with_the_types_of_the_form(desk: Desk) -> None:
+def test_answers_are_parsed_as_the_types_in_the_form(desk: Desk) -> None:
     form = {"type": "object", "properties": {"count": {"type": "integer"}, "zip": {"type": "string"}}}
     asked = desk.asked(form=form)
 

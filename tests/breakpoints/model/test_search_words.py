@@ -127,7 +127,7 @@ def test_unspaced_text_is_found_only_by_its_substrings(text: str, q: str) -> Non
 
 
 @given(st.text())
-def test_every_text_is_found_by_searching_for_it(text: str) -> None:
+def test_every_text_is_found_by_a_search_for_that_text(text: str) -> None:
     assert found(text, text) or not sought_words(text)
 
 

@@ -1,4 +1,4 @@
-"""The stream of changes for pages: permissions, the end with the session, and the limit per person."""
+"""The stream of live updates for pages: permissions, ending with the session, and the limit per person."""
 
 import asyncio
 

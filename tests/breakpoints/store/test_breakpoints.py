@@ -125,7 +125,7 @@ async def test_a_comment_between_reading_and_deciding_is_never_overwritten(node:
         (Deadline.ANY, 1, True),
     ],
 )
-async def test_the_deciding_statement_itself_checks_the_deadline(
+async def test_the_statement_that_records_a_decision_checks_the_deadline(
     node: Node,
     clock: ManualClock,
     deadline: Deadline,
@@ -230,7 +230,9 @@ async def test_unknown_experts_do_not_reduce_the_required_number_of_people(node:
         assert refused.value.code == "experts_not_distinct"
 
 
-async def test_the_most_overdue_are_selected_first_and_returned_in_lock_order(node: Node, clock: ManualClock) -> None:
+async def test_the_most_overdue_breakpoints_are_selected_first_and_returned_in_lock_order(
+    node: Node, clock: ManualClock
+) -> None:
     ids = [await create(node, ttlSeconds=seconds) for seconds in (30, 10, 20, 60)]
     await create(node)
     due = await node.assent.database.read(lambda tx: tx[Breakpoints].due(clock.now() + 30_000_000, limit=10))

@@ -59,7 +59,7 @@ queries = st.fixed_dictionaries(
 
 
 async def populate(node: Node, clock: ManualClock) -> None:
-    """Create ninety breakpoints of every kind, always the same ones, many of them with the same timestamp."""
+    """Create the same ninety breakpoints of every kind each time, many of them with equal timestamps."""
     ann = await person(node, "ann", "reviewer")
     for n in range(SIZE):
         payload: dict[str, Any] = {"question": f"{WORDS[n % 4]} {WORDS[n * 3 % 4]}", "breakpointId": "deploy"}
@@ -241,7 +241,7 @@ async def test_a_full_page_of_frequent_hits_does_not_hide_rare_ones(node: Node, 
         assert await walked(node, replace(query, statuses=("waiting",))) == [hits[-2], hits[0]]
 
 
-async def test_a_name_is_found_by_its_words_in_order(node: Node, clock: ManualClock) -> None:
+async def test_a_name_is_found_by_searching_for_its_words_in_order(node: Node, clock: ManualClock) -> None:
     one = await create(node, {"question": "build 77", "breakpointId": "deploy.77"}, agentId="agent-49")
     clock.advance(1)
     other = await create(node, {"question": "deploy build 77001 by agent 49", "breakpointId": "deploy.7"})
@@ -354,7 +354,7 @@ def test_an_invalid_or_mismatched_cursor_is_rejected(cursor: str) -> None:
 
 
 @given(st.text(max_size=40))
-def test_any_text_as_a_cursor_is_parsed_or_rejected(text: str) -> None:
+def test_any_cursor_text_is_either_parsed_or_rejected(text: str) -> None:
     try:
         decode_cursor(text, sort="created")
     except InvalidRequest:

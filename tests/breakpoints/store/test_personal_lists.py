@@ -19,7 +19,7 @@ async def listed(node: Node, **filters: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("sort", ["created", "deadline"])
-async def test_mine_lists_breakpoints_assigned_to_me_or_claimed_by_me(
+async def test_the_mine_filter_lists_breakpoints_assigned_to_or_claimed_by_me(
     node: Node, clock: ManualClock, sort: str
 ) -> None:
     ann = await person(node, "ann", "reviewer")
@@ -40,7 +40,7 @@ async def test_mine_lists_breakpoints_assigned_to_me_or_claimed_by_me(
 
 
 @pytest.mark.parametrize("more", [{}, {"tags": ("x",)}, {"q": "go"}, {"sort": "deadline"}])
-async def test_a_snooze_hides_a_breakpoint_only_from_its_owner_until_it_expires(
+async def test_a_snooze_hides_a_breakpoint_temporarily_and_only_from_the_person_who_set_it(
     node: Node, clock: ManualClock, more: Any
 ) -> None:
     ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "reviewer")

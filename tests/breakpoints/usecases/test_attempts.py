@@ -1,4 +1,4 @@
-"""The previous attempt of a breakpoint, on both databases."""
+"""The previous attempt at a breakpoint, on both databases."""
 
 from functools import partial
 from typing import Any
@@ -19,7 +19,9 @@ def _asked(content: str) -> dict[str, Any]:
     return {"runId": "r", "payload": {"question": "Go?", "breakpointId": "g", "context": {"files": [file]}}}
 
 
-async def test_the_previous_attempt_is_the_latest_at_the_same_gate_and_run(node: Node, clock: ManualClock) -> None:
+async def test_the_previous_attempt_is_the_latest_breakpoint_with_the_same_gate_and_run(
+    node: Node, clock: ManualClock
+) -> None:
     ids: list[str] = []
     for content in "abc":
         ids.append((await node.create(**_asked(content)))["id"])

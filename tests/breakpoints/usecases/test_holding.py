@@ -1,4 +1,4 @@
-"""The undo window: an answer can be undone, and otherwise takes effect once if its author is still permitted."""
+"""The undo window: an answer that is not undone takes effect once, provided that its author still has permission."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -154,7 +154,7 @@ async def test_an_answer_that_took_effect_cannot_be_undone(node: Node, clock: Ma
         await take_back(node, "bp_elsewhere", bob)
 
 
-async def test_a_batch_is_undone_as_a_whole_and_only_by_its_author(node: Node, clock: ManualClock) -> None:
+async def test_a_batch_can_be_undone_only_in_full_and_only_by_its_author(node: Node, clock: ManualClock) -> None:
     ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "reviewer")
     ids = sorted([await create(node) for _ in range(4)])
     for each in ids[:3]:
@@ -172,7 +172,7 @@ async def test_a_batch_is_undone_as_a_whole_and_only_by_its_author(node: Node, c
     assert [(await stored(node, each)).status for each in ids] == ["waiting"] * 3 + ["released"]
 
 
-async def test_only_its_author_is_offered_to_undo_a_pending_answer(node: Node) -> None:
+async def test_only_the_author_is_offered_the_option_to_undo_a_pending_answer(node: Node) -> None:
     ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "reviewer")
     breakpoint_id = await create(node)
     await hold(node, breakpoint_id, ann)
@@ -326,7 +326,7 @@ async def test_an_unreadable_pending_answer_does_not_block_the_others(node: Node
     clock.advance(6)
 
     async def given() -> list[str]:
-        # The node's scheduler also fails on the broken answer every second, and continues with the others.
+        # The node's scheduler also fails on the unreadable answer every second, and continues with the others.
         return [(await stored(node, each)).status for each in others]
 
     await until(given, lambda found: set(found) == {"released"})

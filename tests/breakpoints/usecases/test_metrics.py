@@ -18,7 +18,7 @@ from tests.support.nodes import ManualClock, Node
 VIEWER = Principal(kind=Kind.PERSON, id="per_v", name="vera", project="default", roles=frozenset({Role.VIEWER}))
 SECOND = 1_000_000
 START = 1_800_000_000 // 86_400 * 86_400
-"""Midnight, so that a step begins at the start of the test."""
+"""Midnight, so that an interval begins at the start of the test."""
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ async def one_of_each(node: Node, clock: ManualClock) -> dict[str, Any]:
     return {"ann": ann, "bob": bob}
 
 
-async def test_each_breakpoint_counts_once_by_its_outcome(node: Node, clock: ManualClock) -> None:
+async def test_each_breakpoint_is_counted_once_by_its_outcome(node: Node, clock: ManualClock) -> None:
     await one_of_each(node, clock)
     found = await insights(node)
     assert (found.raised, found.looked_at, found.whole.count) == (8, 8, 8)
@@ -95,7 +95,7 @@ async def test_purged_breakpoints_are_counted_like_all_others(node: Node, clock:
     assert {each.waiting for each in found.steps} == {0}
 
 
-async def test_a_busy_step_is_sampled_evenly_and_reported_as_sampled(node: Node, clock: ManualClock) -> None:
+async def test_a_busy_interval_is_sampled_evenly_and_reported_as_sampled(node: Node, clock: ManualClock) -> None:
     for n in range(32):
         await create(node, {"breakpointId": f"minute-{n}"})
         clock.advance(112)
@@ -136,7 +136,9 @@ async def test_every_gate_is_listed_once_sorted_by_name(node: Node, clock: Manua
     assert all(each.asked == 1 and each.last_at == clock.now() for each in first.lines)
 
 
-async def test_gate_statistics_show_shares_times_and_consecutive_approvals(node: Node, clock: ManualClock) -> None:
+async def test_gate_statistics_show_shares_decision_times_and_consecutive_approvals(
+    node: Node, clock: ManualClock
+) -> None:
     await one_of_each(node, clock)
     lines = {each.gate: each for each in (await MetricsService(node.assent.database).gates(after="", by=VIEWER)).lines}
     deploy = lines["deploy"]
@@ -149,14 +151,14 @@ async def test_gate_statistics_show_shares_times_and_consecutive_approvals(node:
     assert (later["deploy"].asked, later["deploy"].tally.count) == (0, 0)
 
 
-async def test_a_busy_gate_counts_everything_but_samples_its_times(node: Node) -> None:
+async def test_a_busy_gates_count_is_exact_but_its_decision_times_are_sampled(node: Node) -> None:
     for _ in range(5):
         await create(node, {"breakpointId": "busy"})
     (line,) = (await MetricsService(node.assent.database, gate_looked_at=3).gates(after="", by=VIEWER)).lines
     assert (line.asked, line.tally.count) == (5, 3)
 
 
-def test_a_percentile_is_always_an_observed_time() -> None:
+def test_a_percentile_is_always_an_observed_value() -> None:
     assert times([]) is None
     assert times([5.0]) == Times(5, 5, 5, 1)
     assert times([float(n) for n in range(1, 101)]) == Times(50, 90, 99, 100)

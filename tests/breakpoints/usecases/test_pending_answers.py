@@ -345,7 +345,7 @@ async def test_pending_votes_are_recorded_when_other_votes_decide(
     assert await unsent(node, ann) == []
 
 
-async def test_a_pending_vote_change_counts_before_an_approval(
+async def test_a_pending_vote_change_takes_effect_before_an_approval(
     node: Node, ann: Principal, bea: Principal, cy: Principal
 ) -> None:
     breakpoint_id = await create(node, VOTE | {"strategy": "collect-all"})
@@ -427,7 +427,7 @@ async def test_racing_approvals_and_rejections_lose_no_reason(settings: Settings
 
 
 async def test_a_simultaneous_undo_and_rejection_have_one_outcome(settings: Settings) -> None:
-    """The author undoes a batch, which takes no lock on the breakpoint, while another reviewer rejects it."""
+    """Undoing a batch does not lock its breakpoints, so another reviewer can reject them at the same time."""
     async with running_node(settings.model_copy(update={"undo_seconds": 60})) as one:
         ann, bea = await person(one, "ann", "reviewer"), await person(one, "bea", "reviewer")
         ids = [await create(one) for _ in range(12)]

@@ -143,7 +143,9 @@ async def test_viewers_agents_and_outsiders_cannot_claim_assign_or_snooze(node: 
     assert await history(node, breakpoint_id) == []
 
 
-async def test_a_snooze_affects_only_its_owner_and_ends_automatically(node: Node, clock: ManualClock) -> None:
+async def test_a_snooze_affects_only_the_person_who_set_it_and_ends_automatically(
+    node: Node, clock: ManualClock
+) -> None:
     ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "reviewer")
     breakpoint_id = await create(node)
     until = clock.now() + HOUR

@@ -1,4 +1,4 @@
-"""Saved views, which belong to a single person."""
+"""Saved views, each of which belongs to one person."""
 
 from functools import partial
 

@@ -90,7 +90,7 @@ async def test_a_signed_answer_decides_the_breakpoint(hook: Hook) -> None:
     assert (result["respondedBy"], result["via"], result["feedback"]) == ("ann", "webhook", "Fine.")
 
 
-async def test_replaying_an_answer_succeeds_without_effect(hook: Hook) -> None:
+async def test_replaying_an_answer_succeeds_but_has_no_effect(hook: Hook) -> None:
     await person(hook.node, "bob", "reviewer")
     current = await hook.asked({"expert": ["ann", "bob"], "strategy": "collect-all"})
     first = await hook.say(current)
@@ -153,7 +153,7 @@ async def test_an_error_response_contains_the_reason(
     assert (await stored(hook.node, current.id)).votes == 0
 
 
-async def test_repeating_a_refused_answer_is_refused_again(hook: Hook) -> None:
+async def test_a_refused_answer_is_refused_again_when_it_is_repeated(hook: Hook) -> None:
     bob = await person(hook.node, "bob", "reviewer")
     current = await hook.asked()
     await respond(hook.node, current.id, bob, approved=False)

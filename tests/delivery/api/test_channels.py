@@ -229,7 +229,7 @@ async def test_an_account_can_be_linked_to_only_one_person(node: Node) -> None:
     assert (await admin(node, "GET", path)).json() == {"items": []}
 
 
-async def test_a_project_admin_cannot_link_a_person_of_several_projects(node: Node) -> None:
+async def test_a_project_admin_cannot_link_a_person_who_belongs_to_several_projects(node: Node) -> None:
     channel = await made(node)
     ann = await node.person("ann", "admin")
     body = {"identity": "T01:U02", "person": "owner"}
@@ -237,7 +237,7 @@ async def test_a_project_admin_cannot_link_a_person_of_several_projects(node: No
     assert code(answer) == (403, "forbidden")
 
 
-async def test_a_channel_of_another_project_returns_404(node: Node) -> None:
+async def test_a_channel_in_another_project_returns_404(node: Node) -> None:
     channel = await made(node)
     await admin(node, "POST", "/api/projects", {"id": "elsewhere"})
     foreign = await node.person("fay", "admin", project="elsewhere")

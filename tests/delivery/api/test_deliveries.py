@@ -157,7 +157,7 @@ async def test_every_state_is_a_valid_filter(shared: Node) -> None:
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 200])
 @pytest.mark.parametrize("kind", ["viewer", "agent"])
 async def test_paging_returns_every_delivery_exactly_once(node: Node, limit: int, kind: str) -> None:
-    """All deliveries have the same timestamp, and those of two agents alternate."""
+    """All deliveries have the same timestamp, and the two agents' deliveries alternate."""
     other = await node.token("agent", name="other")
     for _ in range(4):
         await node.create(callbackUrl=URL)
@@ -189,7 +189,7 @@ async def test_new_deliveries_do_not_affect_paging_in_progress(node: Node, clock
     assert [each["id"] for each in first["items"] + second["items"]] == made[::-1]
 
 
-async def test_an_agent_can_read_only_deliveries_of_its_own_breakpoints(node: Node) -> None:
+async def test_an_agent_can_read_only_the_deliveries_for_its_own_breakpoints(node: Node) -> None:
     mine, other = await node.token("agent"), await node.token("agent", name="other")
     breakpoint_id, delivery = await raised(node, mine)
     _, theirs = await raised(node, other)
@@ -204,7 +204,7 @@ async def test_an_agent_can_read_only_deliveries_of_its_own_breakpoints(node: No
     assert hidden.json()["detail"].replace(delivery, UNKNOWN) == never.json()["detail"]
 
 
-async def test_deliveries_of_another_project_return_404(node: Node) -> None:
+async def test_deliveries_in_another_project_return_404(node: Node) -> None:
     await node.call("POST", "/api/projects", await node.token("admin"), json={"id": "elsewhere"})
     stranger = await node.person("stranger", "admin", project="elsewhere")
     breakpoint_id, delivery = await raised(node)
@@ -237,7 +237,7 @@ async def test_only_the_agent_and_admins_see_the_full_recipient_url(node: Node) 
     assert seen["viewer"] == seen["reviewer"] == seen["auditor"] == seen["rule-admin"] == {WHERE}
 
 
-async def test_a_failed_delivery_is_retried_immediately(node: Node, clock: ManualClock) -> None:
+async def test_retrying_a_failed_delivery_queues_it_immediately(node: Node, clock: ManualClock) -> None:
     _, delivery = await raised(node)
     await attempted(node, delivery, "dead", error="hooks.example.org answered 410.")
     clock.advance(3600)
@@ -283,7 +283,7 @@ async def test_retrying_a_delivery_twice_returns_409(node: Node) -> None:
     assert [(await retry(node, delivery)).status_code for _ in range(2)] == [200, 409]
 
 
-async def test_a_retry_request_with_fields_is_rejected(node: Node) -> None:
+async def test_a_retry_request_with_body_fields_is_rejected(node: Node) -> None:
     _, delivery = await raised(node)
     await attempted(node, delivery, "dead", error="No.")
     assert (await retry(node, delivery, json={"force": True})).status_code == 422

@@ -1,4 +1,4 @@
-"""The API of routes and preferences: changing and ordering routes, and dry runs."""
+"""The routes and preferences API: changing and ordering routes, and dry runs."""
 
 from typing import Any
 
@@ -121,7 +121,7 @@ async def test_a_route_check_returns_recipients_channels_and_times(world: Node, 
     assert (await admin(world, "GET", "/api/deliveries")).json()["items"] == []
 
 
-async def test_a_route_check_of_a_pending_breakpoint_uses_the_first_match(world: Node) -> None:
+async def test_a_route_check_for_a_pending_breakpoint_uses_the_first_match(world: Node) -> None:
     await admin(world, "POST", "/api/routes", ROUTE | {"pattern": "other.*"})
     first = (await admin(world, "POST", "/api/routes", ROUTE | {"pattern": "deploy.*"})).json()
     await admin(world, "POST", "/api/routes", ROUTE | {"pattern": "*"})
@@ -140,7 +140,8 @@ async def test_a_route_check_warns_if_no_one_would_be_notified(world: Node) -> N
     assert warned["warnings"] == ["The ask step would not notify any recipients."]
     await admin(world, "POST", "/api/rules", {"pattern": "*", "action": "auto-approve"})
     approved = (await admin(world, "POST", "/api/routes/check", supposed)).json()
-    assert (approved["steps"], approved["warnings"]) == ([], ["A rule approves this; no notifications are sent."])
+    assert approved["steps"] == []
+    assert approved["warnings"] == ["A rule approves this breakpoint; no notifications are sent."]
 
 
 @pytest.mark.parametrize("body", [{}, {"breakpointId": "bp_1", "breakpoint": {"agentId": "a", "payload": {}}}])
@@ -170,7 +171,7 @@ async def test_people_can_set_their_own_preferences(world: Node, clock: ManualCl
     assert late["steps"][0]["told"][0]["notBefore"] == "2027-01-16T06:00:00.000000Z"
 
 
-async def test_only_admins_can_read_and_set_the_preferences_of_others(world: Node) -> None:
+async def test_only_admins_can_read_and_set_other_peoples_preferences(world: Node) -> None:
     dora = await world.person("dora", "reviewer")
     for method, body in (("GET", None), ("PUT", {})):
         answer = await world.call(method, "/api/people/ann/preferences", dora, json=body)

@@ -98,7 +98,7 @@ def tools(*, patience: float = 20) -> Tools:
 
 @contextlib.asynccontextmanager
 async def lent_tools() -> AsyncIterator[Tools]:
-    """Yield the same tools, and close their connections afterwards."""
+    """Yield tools as returned by `tools`, and close their connections afterwards."""
     made = tools()
     try:
         yield made

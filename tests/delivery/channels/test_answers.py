@@ -62,7 +62,7 @@ def test_quoted_strings_in_authentication_results_are_not_trusted() -> None:
 
 
 @pytest.mark.parametrize("how", ["disable", "remove"])
-async def test_a_channel_disabled_or_removed_in_the_meantime_cannot_decide(desk: Desk, how: str) -> None:
+async def test_a_channel_that_has_since_been_disabled_or_removed_cannot_decide(desk: Desk, how: str) -> None:
     breakpoint_id, delivery_id = await desk.asked()
 
     def switch_off(tx: Transaction) -> None:
@@ -76,7 +76,7 @@ async def test_a_channel_disabled_or_removed_in_the_meantime_cannot_decide(desk:
     assert await desk.open(breakpoint_id), "listeners and workers keep using the channel as it was"
 
 
-async def test_removing_answers_as_takes_effect_immediately(desk: Desk) -> None:
+async def test_removing_the_answers_as_setting_takes_effect_immediately(desk: Desk) -> None:
     hook = await add_channel(desk.node, "hook", "webhook", settings={"answersAs": "ann"})
     breakpoint_id = await create(desk.node)
     delivery_id = await desk.sent(breakpoint_id, on=hook)
@@ -89,7 +89,7 @@ async def test_removing_answers_as_takes_effect_immediately(desk: Desk) -> None:
     assert await desk.open(breakpoint_id), "an inline answer counts for up to 25 seconds after answersAs was removed"
 
 
-async def test_a_click_by_an_admin_who_is_not_eligible_does_not_override(desk: Desk) -> None:
+async def test_a_click_from_an_ineligible_admin_is_not_an_override(desk: Desk) -> None:
     admin = await person(desk.node, "adm", "admin")
     await person(desk.node, "bob", "reviewer")
     await link(desk.node, desk.channel, "T1:adm", admin)
@@ -112,7 +112,7 @@ async def test_the_deputy_of_an_escalation_recipient_can_answer(node: Node, cloc
     assert (await stored(node, breakpoint_id)).decision is Decision.APPROVED
 
 
-async def test_a_digest_that_repeatedly_crashes_workers_becomes_dead(node: Node, clock: ManualClock) -> None:
+async def test_a_digest_that_repeatedly_crashes_workers_is_not_retried_forever(node: Node, clock: ManualClock) -> None:
     await person(node, "ann", "reviewer")
     mail = await channel(node, "email")
     await channel(node, "hook", "webhook")
@@ -129,7 +129,7 @@ async def test_a_digest_that_repeatedly_crashes_workers_becomes_dead(node: Node,
     del last
 
 
-async def test_a_fallback_after_the_breakpoint_ended_does_not_ask(node: Node) -> None:
+async def test_a_fallback_question_for_an_ended_breakpoint_is_never_left_open(node: Node) -> None:
     ann = await person(node, "ann", "reviewer")
     await channel(node, "email")
     hook = await channel(node, "hook", "webhook")

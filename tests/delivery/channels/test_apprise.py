@@ -64,7 +64,9 @@ async def test_a_refused_message_is_retried(receiver: Receiver, urls: list[str])
     assert len(receiver.calls) == 2
 
 
-async def test_a_failing_service_does_not_cause_duplicates_on_the_others(receiver: Receiver, urls: list[str]) -> None:
+async def test_a_failing_service_does_not_cause_duplicates_on_the_other_services(
+    receiver: Receiver, urls: list[str]
+) -> None:
     receiver.answer("/second", Answer(500))
     posted = await AppriseChannel({"urls": urls}, tools()).send(note(PLACE))
     assert posted.trace == {"refused": "urls/1"}

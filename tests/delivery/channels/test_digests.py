@@ -1,4 +1,4 @@
-"""Digests: messages that list several breakpoints, which can be answered there and are updated when decided."""
+"""Digests: messages that list several breakpoints, which can be answered in the digest and are updated when decided."""
 
 import asyncio
 from typing import Any
@@ -23,7 +23,7 @@ from tests.support.slack import FakeSlack, Message, faking_slack
 
 
 def clicked(slack: FakeSlack, message: Message, block: dict[str, Any], label: str) -> dict[str, Any]:
-    """Return the payload that Slack sends for the button of one item, including its block."""
+    """Return the payload that Slack sends when an item's button is clicked, including the button's block."""
     [button] = [each for each in block["elements"] if each["text"]["text"] == label]
     payload = slack.clicked(ANN, message, label)
     payload["actions"][0] |= {key: button[key] for key in ("action_id", "value")} | {"block_id": block["block_id"]}
@@ -91,13 +91,13 @@ async def test_digest_items_decided_elsewhere_are_closed_in_the_email_thread(wor
         ({"digest": False}, "/settings/digest"),
     ],
 )
-def test_pacing_settings_out_of_range_are_rejected(kind: str, settings: dict[str, Any], place: str) -> None:
+def test_out_of_range_pacing_settings_are_rejected(kind: str, settings: dict[str, Any], place: str) -> None:
     with pytest.raises(InvalidRequest, match=place):
         KINDS[kind].make(settings, tools())
 
 
 @pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if kind.pacing is None])
-def test_channels_to_programs_have_no_pacing_settings(kind: str) -> None:
+def test_channels_that_notify_programs_have_no_pacing_settings(kind: str) -> None:
     with pytest.raises(InvalidRequest):
         KINDS[kind].make({"paceMessages": 10}, tools())
 

@@ -192,7 +192,7 @@ async def test_sending_fails_if_every_address_is_refused(
 @pytest.mark.parametrize(
     ("answer", "kind"), [("451 Try again later", Transient), ("552 Too big", Permanent), ("554 Spam", Permanent)]
 )
-async def test_the_servers_reply_decides_whether_to_retry(
+async def test_the_servers_reply_determines_whether_sending_is_retried(
     mail: MailServer, answer: str, kind: type[Permanent | Transient]
 ) -> None:
     mail.answer(answer)
@@ -238,7 +238,7 @@ async def test_a_wrong_password_is_a_permanent_failure_with_advice(monkeypatch: 
     assert failed.value.unsent
 
 
-async def test_a_check_sends_no_email(mail: MailServer) -> None:
+async def test_a_channel_check_does_not_send_an_email(mail: MailServer) -> None:
     assert await channel(mail).check() == f"127.0.0.1 accepts connections on port {mail.port} without TLS."
     assert mail.letters == []
 

@@ -1,4 +1,4 @@
-"""End to end by email: notification, reply, waiting agent and closed thread, and who cannot answer."""
+"""End to end by email: notifications, replies, waiting agents, closed threads, and replies that do not count."""
 
 import asyncio
 from collections.abc import Iterator
@@ -140,7 +140,7 @@ async def test_an_email_deferred_by_the_server_is_retried(working: Node, mail: M
 
 
 @pytest.mark.parametrize("words", ["Reject: {}", "Approve. {}", "Please explain {}"])
-async def test_an_overlong_reply_is_refused_with_a_notice_and_not_truncated(
+async def test_an_overlong_reply_is_refused_with_a_notice_instead_of_being_truncated(
     working: Node, mail: MailServer, words: str
 ) -> None:
     channel_id = await by_mail(working, mail)

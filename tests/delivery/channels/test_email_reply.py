@@ -1,4 +1,4 @@
-"""Answers by email: the proof that an email requires, and how its text is read."""
+"""Answers by email: the required authentication, and how the text is parsed."""
 
 import re
 from collections.abc import Iterator
@@ -334,7 +334,7 @@ def test_a_rejection_requires_a_reason() -> None:
         channel().answer(hears(letter("reject")), asked()[0])
 
 
-def test_a_redelivered_email_has_the_same_key() -> None:
+def test_a_redelivered_email_has_the_same_deduplication_key() -> None:
     assert hears(letter()).key == hears(letter()).key
     assert hears(letter()).key != hears(letter(message_id="<2@example.com>")).key
 
@@ -353,7 +353,7 @@ async def test_the_sender_is_notified_of_a_refused_reply(mail: MailServer) -> No
     assert "&lt;ended&gt;" in sent.html
 
 
-async def test_a_rejection_without_a_reason_is_refused_in_a_single_sentence(mail: MailServer) -> None:
+async def test_the_refusal_of_a_rejection_states_the_missing_reason_only_once(mail: MailServer) -> None:
     refused = InvalidRequest.at("/comment", NO_REASON)
     told = Told(done=False, message=refused.message, problems={"/comment": NO_REASON}, error=refused)
     await channel(mail.port).reply(hears(letter("Reject")), told)

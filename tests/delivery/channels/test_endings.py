@@ -44,7 +44,7 @@ SIX = ("webhook", "slack-socket", "slack-http", "email", "jira", "apprise")
 
 @dataclass
 class MovableClock:
-    """The real time, which a test can advance or stop."""
+    """A clock that shows the real time until a test advances or stops it."""
 
     ahead: int = 0
     stopped_at: int | None = None
@@ -232,7 +232,7 @@ async def furnished(world: World) -> World:
 
 
 async def finished(world: World, breakpoint_id: str, purposes: set[str]) -> None:
-    """Wait until each channel's deliveries have these purposes and none is pending."""
+    """Wait until each channel has deliveries for all of these purposes and none are pending."""
 
     def enough(found: list[Any]) -> bool:
         queued = {name: {each.purpose for each in found if each.channel == world.channels[name]} for name in SIX}
@@ -242,7 +242,7 @@ async def finished(world: World, breakpoint_id: str, purposes: set[str]) -> None
 
 
 def seen(world: World, ending: Ending) -> dict[str, tuple[int, int]]:
-    """Count, per channel, the messages that announced the breakpoint and those that closed it."""
+    """For each channel, count the messages that announced the breakpoint and those that closed it."""
     letters = [letter.message["In-Reply-To"] is not None for letter in world.mail.letters]
     issues = list(world.jira.issues.values())
     hook, callback = world.calls("/hook"), world.calls("/callback")
@@ -296,7 +296,7 @@ async def test_a_message_whose_response_was_lost_is_closed_exactly_once(world: W
     more: dict[str, Any] = {"timeout": ending.timeout} if ending.timeout else {}
     await route(world.node, *SIX, "other", project=PROJECT, to=["person:ann"], **more)
     world.lose_replies()
-    # The clock is stopped, so that no retry is due before the breakpoint ends.
+    # Stop the clock so that no retry is due before the breakpoint ends.
     world.clock.stop()
     breakpoint_id = await world.create(**ending.body)
     six = {world.channels[name] for name in SIX}

@@ -100,7 +100,7 @@ async def test_a_button_contains_only_the_delivery_id() -> None:
 
 
 @pytest.mark.parametrize("payload", [{"options": ["eu", "us"]}, {"form": FORM}])
-async def test_options_and_forms_are_answered_in_a_modal_form(payload: dict[str, Any]) -> None:
+async def test_options_and_forms_are_answered_in_a_modal(payload: dict[str, Any]) -> None:
     async with speaking() as (slack, channel):
         await channel.send(note(asked(payload=payload)))
         assert list((await slack.posted()).buttons) == ["Approve…", "Reject…", "Review"]
@@ -286,7 +286,7 @@ async def test_slack_errors_say_what_to_do_and_whether_to_retry(
     assert getattr(caught.value, "retry_after", None) == after
 
 
-async def test_a_timeout_of_slack_is_retried() -> None:
+async def test_a_slack_timeout_is_retried() -> None:
     async with speaking(limits=Limits(connect=5, read=0.1, total=0.2)) as (slack, channel):
         slack.hold("chat.postMessage")
         with pytest.raises(Transient, match="in time"):
@@ -328,7 +328,7 @@ async def test_a_history_too_large_to_read_is_requested_in_smaller_pages() -> No
     assert {arguments["limit"] for method, arguments in slack.calls if method.endswith("history")} == {"15", "5", "1"}
 
 
-async def test_the_outcome_is_posted_if_the_history_cannot_be_read_completely() -> None:
+async def test_the_outcome_is_posted_if_the_history_cannot_be_read_in_full() -> None:
     closing = note(approved(asked()), id="dl_2", purpose=Purpose.CLOSE, unconfirmed=("dl_1",))
     async with speaking(limits=Limits(body=5000)) as (slack, channel):
         await channel.send(note(asked(payload={"question": "long " * 2000}), id="dl_1"))
@@ -554,7 +554,7 @@ async def test_a_digest_lists_20_breakpoints_and_counts_the_rest() -> None:
     assert "4 ended since the last message" in sent.shown
 
 
-async def test_a_check_reports_its_findings_without_sending_a_message() -> None:
+async def test_a_channel_check_reports_its_findings_without_sending_a_message() -> None:
     async with speaking() as (slack, channel):
         found = await channel.check()
         slack.scopes = ",".join(each for each in SCOPES if each != "users:read.email")
@@ -573,14 +573,14 @@ async def test_a_check_reports_its_findings_without_sending_a_message() -> None:
         ("apps.connections.open", "not_allowed_token_type", "xapp-"),
     ],
 )
-async def test_a_check_reports_invalid_tokens_and_missing_scopes(method: str, error: str, words: str) -> None:
+async def test_a_channel_check_reports_invalid_tokens_and_missing_scopes(method: str, error: str, words: str) -> None:
     async with speaking() as (slack, channel):
         slack.fail(method, error)
         with pytest.raises(Permanent, match=words):
             await channel.check()
 
 
-async def test_a_check_fails_without_the_chat_write_scope() -> None:
+async def test_a_channel_check_fails_without_the_chat_write_scope() -> None:
     async with speaking() as (slack, channel):
         slack.scopes = "users:read"
         with pytest.raises(Permanent, match="chat:write"):
@@ -623,7 +623,7 @@ def test_the_slack_channel_is_registered_with_its_secret_settings() -> None:
     assert not kind.personal({"token": "env:A", "room": "C0ROOM"})
 
 
-def test_the_manifest_requests_exactly_the_scopes_used() -> None:
+def test_the_manifest_requests_exactly_the_scopes_that_are_used() -> None:
     socket, http = manifest(f"{BASE}/", socket=True), manifest(f"{BASE}/", socket=False, channel_id="ch_1")
 
     assert socket["oauth_config"]["scopes"]["bot"] == list(SCOPES)
@@ -633,7 +633,7 @@ def test_the_manifest_requests_exactly_the_scopes_used() -> None:
     assert not http["settings"]["socket_mode_enabled"]
 
 
-def test_a_message_contains_the_digest_of_its_content() -> None:
+def test_a_message_contains_its_content_hash() -> None:
     ids = [block.get("block_id") for block in message(note())["blocks"]]
 
     assert f"digest-{DIGEST}" in ids

@@ -69,9 +69,6 @@ def filled(current: Breakpoint, values: dict[str, str | None], *, approve: bool 
     return channel.answer(the_one(channel, over_http(slack, slack.submitted("U1", view, values))), current)
 
 
-# Received messages
-
-
 def test_a_click_identifies_the_delivery_and_the_person() -> None:
     slack, channel = made()
     heard = the_one(channel, over_http(slack, slack.clicked("U1", shown(), "Approve")))
@@ -106,7 +103,7 @@ def test_opening_the_link_or_closing_a_form_is_ignored() -> None:
     assert channel.hear(over_http(slack, {"type": "view_closed"})) == ()
 
 
-def test_a_person_of_another_workspace_has_a_different_identity() -> None:
+def test_a_person_from_another_workspace_has_a_different_identity() -> None:
     slack, channel = made()
     heard = the_one(channel, over_http(slack, slack.clicked("U1", shown(), "Approve", team="T0OTHER")))
 
@@ -136,7 +133,7 @@ def test_a_corrected_form_counts_as_a_new_submission() -> None:
     assert one == same != other
 
 
-def test_a_message_without_a_content_digest_cannot_be_answered() -> None:
+def test_a_message_without_a_content_hash_cannot_be_answered() -> None:
     slack, channel = made()
     payload = slack.clicked("U1", shown(), "Approve") | {"message": {"blocks": []}}
 
@@ -152,8 +149,6 @@ def test_the_answer_refers_to_the_content_that_was_shown() -> None:
     assert answer is not None
     assert answer.digest == DIGEST
 
-
-# Rejected requests
 
 GOOD_SLACK, CHANNEL = made()
 GOOD = over_http(GOOD_SLACK, GOOD_SLACK.clicked("U1", shown(), "Approve"))
@@ -286,9 +281,6 @@ def test_text_that_a_database_cannot_store_is_rejected() -> None:
         channel.hear(over_http(slack, slack.submitted("U1", view, {"comment": "a\0b"})))
 
 
-# Submitted forms
-
-
 def test_form_values_are_converted_to_their_types() -> None:
     current = asked(payload={"form": FORM, "options": ["eu", "us"]})
     answer = filled(
@@ -340,7 +332,7 @@ def test_a_rejection_includes_its_reason() -> None:
         ("١", "whole"),
     ],
 )
-def test_an_invalid_number_is_reported_at_its_field(typed: str, words: str) -> None:
+def test_an_invalid_number_is_reported_for_its_field(typed: str, words: str) -> None:
     with pytest.raises(InvalidRequest, match=words) as caught:
         filled(asked(payload={"form": FORM}), {"field-0": typed})
 
@@ -380,9 +372,6 @@ def test_a_default_with_invisible_characters_is_not_prefilled() -> None:
     assert "initial_value" not in json.dumps(view)
 
 
-# Replies
-
-
 async def heard_after(slack: FakeSlack, channel: SlackChannel, label: str, current: Breakpoint | None = None) -> Heard:
     await channel.send(note(current))
     headers, body = slack.signed(slack.clicked("U1", await slack.posted(), label))
@@ -394,7 +383,7 @@ async def submitted(slack: FakeSlack, channel: SlackChannel, values: dict[str, s
     return the_one(channel, Incoming(headers, body, now()))
 
 
-async def test_a_form_opens_on_click_and_closes_after_its_answer() -> None:
+async def test_a_form_opens_on_a_click_and_closes_when_it_is_submitted() -> None:
     current = asked(payload={"question": "Where?", "options": ["eu", "us"]})
     async with speaking() as (slack, channel):
         heard = await heard_after(slack, channel, "Approve…", current)
@@ -417,7 +406,7 @@ async def test_a_rejection_opens_a_form_for_the_reason() -> None:
     assert channel.answer(heard, asked()) == Answer(approved=False, comment="No", digest=DIGEST)
 
 
-async def test_errors_are_shown_at_their_fields() -> None:
+async def test_errors_are_shown_next_to_their_fields() -> None:
     current = asked(payload={"form": FORM, "options": ["a"]})
     async with speaking() as (slack, channel):
         heard = await heard_after(slack, channel, "Approve…", current)
@@ -439,7 +428,7 @@ async def test_errors_are_shown_at_their_fields() -> None:
         Told(done=True, message="Your approval was recorded. Waiting for other reviewers.", breakpoint=asked()),
     ],
 )
-async def test_a_click_without_visible_effect_is_confirmed_privately(told: Told) -> None:
+async def test_a_click_without_a_visible_effect_is_confirmed_privately(told: Told) -> None:
     async with speaking() as (slack, channel):
         heard = await heard_after(slack, channel, "Approve")
         assert await channel.reply(heard, told) is None
@@ -543,7 +532,7 @@ async def test_a_refused_form_returns_the_submitted_fields(*, known: bool) -> No
 @pytest.mark.parametrize(
     "text", ["Line & more <x> " * 180 + "THE END", "<" * 2_993 + "THE END", "ab" * 9_000 + "THE END"]
 )
-def test_a_refused_form_returns_long_text_completely(text: str) -> None:
+def test_a_refused_form_returns_long_text_in_full(text: str) -> None:
     view = notice("Too late.", "https://a.example", typed=text)
     assert invalid(view["blocks"], most=100) is None
     given_back = "".join(texts(view["blocks"][1:])).removeprefix("You wrote:")

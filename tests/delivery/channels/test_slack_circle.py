@@ -1,4 +1,4 @@
-"""End to end in Slack: notification, answer, waiting agent and closed message, and who cannot answer."""
+"""End to end in Slack: notifications, answers, waiting agents, closed messages, and answers that do not count."""
 
 import asyncio
 from collections.abc import Callable
@@ -33,7 +33,7 @@ async def in_slack(node: Node, slack: FakeSlack, *, socket: bool, **more: Any) -
 
 
 async def say(node: Node, slack: FakeSlack, channel_id: str, payload: dict[str, Any], *, socket: bool) -> Any:
-    """Send a payload over the socket or HTTP, and return Slack's response payload."""
+    """Send a payload as Slack does, over the socket or HTTP, and return the payload of the response."""
     if socket:
         return (await slack.push(payload)).get("payload")
     headers, body = slack.signed(payload)

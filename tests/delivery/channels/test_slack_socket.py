@@ -204,7 +204,7 @@ async def test_a_dropped_connection_is_reopened() -> None:
 
 
 @pytest.mark.parametrize("fault", ["invalid_auth", 500, (429, 1)])
-async def test_connecting_is_retried_after_slack_refuses(fault: str | int | tuple[int, int]) -> None:
+async def test_connecting_is_retried_if_slack_refuses_the_connection(fault: str | int | tuple[int, int]) -> None:
     async with speaking() as (slack, channel):
         slack.fail("apps.connections.open", fault, fault)
         async with listening(channel, Taker(channel)):
@@ -294,14 +294,9 @@ async def test_the_outbound_guard_checks_the_socket_url(url: str) -> None:
     assert "slack_not_connected" in [line["event"] for line in logs]
 
 
-# TLS
-
-
 @contextlib.asynccontextmanager
 async def secured(folder: Path, *, names: tuple[str, ...], scheme: str = "wss") -> AsyncIterator[asyncio.Event]:
-    """Run a socket client with an API and a socket that use a certificate for these names; yield an event for the
-    greeting.
-    """
+    """Connect a socket client to servers with a certificate for these names; yield an event set by the greeting."""
     shown, greeted = certificate(folder, *names), asyncio.Event()
 
     async def greet(connection: ServerConnection) -> None:

@@ -1,4 +1,4 @@
-"""The webhook message: its contents, what it never contains, and its signatures."""
+"""Webhook messages: what they contain, what they never contain, and how they are signed."""
 
 import base64
 import json
@@ -222,7 +222,7 @@ def test_the_standard_webhooks_library_accepts_our_messages(message_id: str, bod
 
 
 @given(ids, bodies, st.lists(secrets, min_size=3, max_size=3, unique=True))
-def test_signatures_of_both_secrets_verify_during_a_rotation(
+def test_messages_verify_with_either_secret_during_a_rotation(
     message_id: str, body: dict[str, Any], three: list[str]
 ) -> None:
     new, old, other = three

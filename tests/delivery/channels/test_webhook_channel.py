@@ -224,7 +224,7 @@ async def test_an_unreadable_secret_is_a_transient_failure(receiver: Receiver, o
     assert receiver.calls == []
 
 
-async def test_a_check_sends_no_message(receiver: Receiver, outbound: Outbound) -> None:
+async def test_a_channel_check_does_not_send_a_message(receiver: Receiver, outbound: Outbound) -> None:
     said = await hooked(receiver, outbound).check()
     assert "127.0.0.1" in said
     assert "ann" in said
@@ -241,7 +241,7 @@ def test_a_signed_answer_is_parsed() -> None:
     assert (answer.approved, answer.comment, answer.digest) == (True, "Fine.", "d" * 64)
 
 
-def test_a_signature_from_the_standard_library_is_accepted() -> None:
+def test_a_signature_from_the_standard_webhooks_library_is_accepted() -> None:
     body = json.dumps(ANSWER)
     moment = datetime.fromtimestamp(NOW // 1_000_000, tz=UTC)
     signature = Webhook(NEW).sign("msg_e", moment, body)
@@ -335,7 +335,7 @@ def test_the_error_for_an_invalid_answer_points_to_the_field(said: Any, pointer:
     assert refused.value.details["errors"][0]["pointer"] == pointer  # type: ignore[index]
 
 
-async def test_our_own_message_sent_back_is_not_an_answer(receiver: Receiver, outbound: Outbound) -> None:
+async def test_our_own_message_is_not_an_answer_if_it_is_sent_back(receiver: Receiver, outbound: Outbound) -> None:
     made = hooked(receiver, outbound)
     await made.send(note())
     (call,) = receiver.calls
@@ -368,7 +368,7 @@ async def test_an_inline_answer_is_returned_for_processing(receiver: Receiver, o
         ({"answersInline": True}, Purpose.CLOSE, 200, b'{"approved":true}'),
     ],
 )
-async def test_any_other_response_is_not_an_answer(
+async def test_a_response_that_is_not_an_inline_answer_is_ignored(
     receiver: Receiver, outbound: Outbound, settings: dict[str, Any], purpose: Purpose, status: int, body: bytes
 ) -> None:
     receiver.answer("/hook", Answer(status, body=body))

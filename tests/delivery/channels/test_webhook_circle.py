@@ -1,4 +1,4 @@
-"""End to end over a webhook: notification, answer, waiting agent and closing message, also if decided elsewhere."""
+"""End to end over a webhook: a notification, an answer, the waiting agent, and a decision made elsewhere."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Inline answers in webhook responses: they count once, for the configured person, and never for high risk."""
+"""Inline answers in webhook responses count once, for the configured person, and never for high-risk breakpoints."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ async def hooked(node: Node, receiver: Receiver, **more: Any) -> None:
 
 
 async def said(node: Node, **payload: Any) -> Answer:
-    """Return a response that approves the next breakpoint with this payload; equal content has an equal digest."""
+    """Return a response that approves the next breakpoint with this payload; identical content has the same hash."""
     before = await node.create(payload={"question": "Deploy?", **payload})
     return Answer(200, body=json.dumps({"approved": True, "comment": "Go.", "digest": before["digest"]}).encode())
 
@@ -73,7 +73,7 @@ async def test_an_inline_answer_to_a_retry_counts_too(working: Node, receiver: R
 @pytest.mark.parametrize(
     ("payload", "more"), [({"risk": "high"}, {}), ({}, {"answersInline": False}), ({"expert": "bob"}, {})]
 )
-async def test_an_inline_answer_without_permission_to_decide_is_ignored(
+async def test_an_inline_answer_that_is_not_allowed_to_decide_is_ignored(
     working: Node, receiver: Receiver, payload: dict[str, Any], more: dict[str, Any]
 ) -> None:
     await working.person("bob", "reviewer")
@@ -82,7 +82,7 @@ async def test_an_inline_answer_without_permission_to_decide_is_ignored(
     created = await working.create(payload={"question": "Deploy?", **payload})
     await until(lambda: deliveries(working, created["id"]), lambda found: [each.state for each in found] == ["sent"])
     if not more:
-        # The key of the refused answer is recorded for deduplication too.
+        # The refused answer's key is also recorded for deduplication.
         await until(lambda: rows(working, "SELECT key FROM assent_heard"), lambda found: len(found) == 1)
     found = await view(working, created["id"])
     assert (found["status"], found["responses"]) == ("waiting", [])

@@ -178,7 +178,7 @@ def test_an_invalid_assent_yaml_is_reported_before_startup(tmp_path: Path) -> No
         assert "Traceback" not in said
 
 
-def test_check_reports_a_valid_assent_yaml(tmp_path: Path) -> None:
+def test_the_check_command_reports_a_valid_assent_yaml(tmp_path: Path) -> None:
     (tmp_path / "assent.yaml").write_text(
         "channels:\n"
         "  - {name: hook, type: webhook, settings: {url: https://x.org, secrets: [env:HOOK_SECRET]}}\n"

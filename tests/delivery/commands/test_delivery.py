@@ -1,4 +1,4 @@
-"""The delivery commands, with a running server and a receiver that refuses only its first request."""
+"""The delivery commands, with a running server and a receiver that refuses only the first request."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -54,7 +54,9 @@ def call_json(office: Desk, *arguments: str) -> Any:
     return here_json("delivery", *arguments, ASSENT_URL=office.url, ASSENT_TOKEN=office.reviewer_token)
 
 
-def test_a_refused_delivery_is_listed_shown_and_sent_by_a_retry(office: Desk, receiver: Scripted, dead: str) -> None:
+def test_a_refused_delivery_is_listed_and_shown_and_a_retry_sends_it(
+    office: Desk, receiver: Scripted, dead: str
+) -> None:
     listed = call(office, "list", "--state", "dead").stdout.splitlines()
     shown = call(office, "show", dead).stdout
     tried = call_json(office, "retry", dead)
@@ -116,7 +118,7 @@ def test_terminal_escape_sequences_in_deliveries_are_escaped() -> None:
 
 @pytest.mark.parametrize("command", ["show", "retry"])
 @pytest.mark.parametrize("delivery_id", [UNKNOWN, "nonsense", "../x"])
-def test_an_unknown_delivery_is_a_one_line_error(office: Desk, command: str, delivery_id: str) -> None:
+def test_an_unknown_delivery_produces_a_one_line_error(office: Desk, command: str, delivery_id: str) -> None:
     done = call(office, command, delivery_id)
 
     assert (done.exit_code, done.stdout) == (1, "")

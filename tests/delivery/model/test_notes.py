@@ -1,4 +1,4 @@
-"""Defaults of messages, and the values that are stored and sent."""
+"""Default values of messages, and the values that are stored and sent."""
 
 from assent.core.access import Actor, Kind
 from assent.core.breakpoint import NEVER, Breakpoint, record

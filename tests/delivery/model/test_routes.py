@@ -1,4 +1,4 @@
-"""Routes: which one is chosen, who its recipients are, and when its steps happen."""
+"""Routes: which route is chosen, who its recipients are, and when its steps are due."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def test_steps_are_sorted_by_time() -> None:
     ]
 
 
-def test_a_minimal_route_has_no_step_besides_the_question() -> None:
+def test_the_only_step_of_a_minimal_route_is_the_question() -> None:
     assert [each.kind for each in steps(route(), NOW)] == [StepKind.ASK]
 
 
@@ -80,11 +80,11 @@ def test_names_to_look_up_are_deduplicated() -> None:
     assert found == ("bob", "ops", "legal", "ann", "owner")
 
 
-def test_step_kinds_match_the_names_stored_in_databases() -> None:
+def test_step_kinds_match_the_names_stored_in_the_database() -> None:
     assert {"ask", "remind", "escalate", "time-out"} <= set(StepKind)
 
 
-def test_a_route_by_default_asks_the_experts_and_respects_quiet_hours() -> None:
+def test_by_default_a_route_asks_the_experts_and_respects_quiet_hours() -> None:
     little = Route(id="rt_1", pattern="*", channels=("chat",))
     assert (little.to, little.quiet) == (("experts",), True)
     assert (little.fallback, little.remind, little.escalate, little.timeout, little.note) == ((), (), (), None, None)

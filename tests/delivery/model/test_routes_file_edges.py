@@ -162,7 +162,7 @@ MOMENTS = st.lists(st.integers(1, 366 * 86_400), max_size=20, unique=True).map(s
 
 @st.composite
 def bodies(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw a route with any of its fields."""
+    """Draw a route with any combination of fields."""
     levels = [
         {"after": f"{after}s", "to": draw(TARGETS)} | draw(st.fixed_dictionaries({}, optional={"channels": CHANNELS}))
         for after in draw(MOMENTS)[:3]

@@ -1,4 +1,4 @@
-"""Channel pages: forms to create, test, change, link, disable and remove channels, with errors at their fields."""
+"""Channel pages: forms to create, test, change, link, disable and remove channels, with errors next to fields."""
 
 import base64
 from collections.abc import AsyncIterator
@@ -112,7 +112,7 @@ async def test_a_channel_can_be_created_changed_disabled_and_removed(node: Node)
         ({"others": '{"url": "https://example.org"}'}, "others", "has its own field above; set it there"),
     ],
 )
-async def test_an_invalid_channel_is_not_saved_and_the_error_is_at_its_field(
+async def test_an_invalid_channel_is_not_saved_and_the_error_is_next_to_its_field(
     node: Node, typed: dict[str, str], control: str, said: str
 ) -> None:
     browser = await admin(node)
@@ -166,7 +166,7 @@ async def test_every_form_field_is_a_setting_of_its_channel_type(node: Node, kin
 
 
 def _refused(node: Node, kind: str, field: Field) -> str:
-    """Return the channel's error about this field, ignoring those about other, missing fields."""
+    """Return the channel's error about this field, ignoring errors about other fields that are missing."""
     try:
         node.assent[ChannelService].check(
             kind, {field.name: field.read({field.id: "1" if field.shape == "number" else "env:HOOK_SECRET"})}
@@ -279,7 +279,7 @@ async def test_only_admins_can_see_and_change_channels(node: Node, role: str) ->
     assert (await stored(node)).enabled
 
 
-async def test_error_messages_of_channels_are_escaped(node: Node) -> None:
+async def test_channel_error_messages_are_escaped(node: Node) -> None:
     browser = await admin(node)
     one = await set_up(browser)
     plain = (await browser.page(one)).structure

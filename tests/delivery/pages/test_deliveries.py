@@ -26,7 +26,7 @@ async def admin(node: Node) -> Visitor:
 
 
 async def dead(node: Node, error: str = "The server said 500.", **body: object) -> str:
-    """Create a breakpoint whose callback is dead, and return the ID of the delivery."""
+    """Create a breakpoint with a dead callback, and return the delivery's ID."""
     created = await node.create(callbackUrl=HOOK, **body)
     (delivery,) = await delegating.deliveries(node, created["id"])
 
@@ -152,7 +152,7 @@ async def test_only_admins_see_the_path_of_a_callback_url(node: Node) -> None:
         assert "https://hooks.example.org/…" in shown, path
 
 
-async def test_deliveries_of_another_project_return_404(node: Node) -> None:
+async def test_deliveries_in_another_project_return_404(node: Node) -> None:
     delivery_id = await dead(node)
     answer = await node.call("POST", "/api/projects", await node.token("admin"), json={"id": "other"})
     assert answer.is_success, answer.text

@@ -1,4 +1,4 @@
-"""The page of an account link: viewing it has no effect, and confirming links the account once."""
+"""The account link page: viewing it has no effect, and confirming it links the account only once."""
 
 import asyncio
 
@@ -43,7 +43,7 @@ async def linked(node: Node, channel_id: str, identity: str = "T1:U2") -> str | 
     return found.name if found else None
 
 
-async def test_viewing_a_link_has_no_effect_and_confirming_works_once(node: Node) -> None:
+async def test_viewing_a_link_has_no_effect_and_confirming_it_works_only_once(node: Node) -> None:
     browser, other = await signed_in(node, "ann"), await signed_in(node, "bea")
     channel_id, address = await offered(node)
     for _ in range(3):
@@ -79,7 +79,7 @@ async def test_signed_out_visitors_are_redirected_to_sign_in(node: Node) -> None
     assert await linked(node, channel_id) is None
 
 
-async def test_a_form_without_csrf_token_or_from_another_origin_is_rejected(node: Node) -> None:
+async def test_a_form_without_a_csrf_token_or_from_another_origin_is_rejected(node: Node) -> None:
     browser = await signed_in(node, "ann")
     channel_id, address = await offered(node)
     fields = (await browser.page(address)).form(address).fields
@@ -114,7 +114,7 @@ async def test_only_one_of_several_concurrent_confirmations_succeeds(node: Node)
     assert await linked(node, channel_id) == f"p{answers.index(303)}"
 
 
-async def test_an_account_linked_to_another_person_stays_linked(node: Node) -> None:
+async def test_an_account_linked_to_one_person_cannot_be_linked_to_another(node: Node) -> None:
     ann, bea = await signed_in(node, "ann"), await signed_in(node, "bea")
     channel_id, first = await offered(node)
     await ann.send(first, first)

@@ -127,7 +127,7 @@ async def test_a_route_can_be_created_described_changed_and_removed(node: Node) 
         ({"then": "approve"}, "then", "a timeout never approves"),
     ],
 )
-async def test_an_invalid_route_is_not_saved_and_the_error_is_at_its_field(
+async def test_an_invalid_route_is_not_saved_and_the_error_is_next_to_its_field(
     node: Node, typed: dict[str, str], control: str, said: str
 ) -> None:
     browser = await rita(node)
@@ -233,7 +233,7 @@ async def test_only_rule_admins_can_see_and_change_routes(node: Node, role: str)
     assert [each.route.pattern for each in await kept(node)] == ["a"]
 
 
-async def test_the_admin_page_redirects_rule_admins_to_the_routes(node: Node) -> None:
+async def test_the_admin_page_redirects_rule_admins_to_the_routes_page(node: Node) -> None:
     browser = await signed_in(node, "rita", "rule-admin")
     assert (await browser.get("/admin")).headers["location"] == "/admin/routes"
     page = await browser.page("/admin/routes")
@@ -241,7 +241,7 @@ async def test_the_admin_page_redirects_rule_admins_to_the_routes(node: Node) ->
     assert "/admin/people" not in page.links()
 
 
-async def test_notes_of_routes_are_escaped(node: Node) -> None:
+async def test_route_notes_are_escaped(node: Node) -> None:
     browser = await rita(node)
     await delegating.route(node, "mail", note="x")
     plain = len((await browser.page("/admin/routes")).elements)
@@ -258,7 +258,7 @@ async def test_notes_of_routes_are_escaped(node: Node) -> None:
     "body",
     [BODY, {"pattern": "*", "channels": ["mail"], "to": ["experts"]}, BODY | {"timeout": None, "quiet": True}],
 )
-def test_submitting_an_unchanged_form_keeps_the_route(body: dict[str, Any]) -> None:
+def test_submitting_an_unchanged_form_leaves_the_route_unchanged(body: dict[str, Any]) -> None:
     given = {name: value for name, value in body.items() if value is not None}
     stored = StoredRoute(id="rt_1", project="p", position=1, route=checked(given, route_id="rt_1"))
     again = {name: value for name, value in Typed.from_route(stored).body().items() if value is not None}

@@ -103,7 +103,7 @@ async def test_an_account_stays_linked_to_the_first_person(node: Node) -> None:
     await node.assent.database.write(use_case)
 
 
-async def test_a_link_offer_can_be_used_once_before_it_expires(node: Node) -> None:
+async def test_a_link_offer_can_be_used_only_once_and_only_before_it_expires(node: Node) -> None:
     offer = Offer("ch_1", "U1", "Ann in Slack", 100)
 
     def use_case(tx: Transaction) -> None:
@@ -120,7 +120,7 @@ async def test_a_link_offer_can_be_used_once_before_it_expires(node: Node) -> No
     await node.assent.database.write(use_case)
 
 
-async def test_a_message_counts_once_per_channel(node: Node) -> None:
+async def test_a_message_counts_only_once_per_channel(node: Node) -> None:
     def use_case(tx: Transaction) -> None:
         assert tx[Heard].claim("ch_1", "k", at=1)
         assert not tx[Heard].claim("ch_1", "k", at=2)

@@ -21,7 +21,7 @@ WEBHOOK: dict[str, Any] = {"url": "http://127.0.0.1:9/hook", "secrets": ["env:AS
 
 
 async def channel(node: Node, name: str, kind: str = "", *, in_project: Any = "default", **settings: Any) -> str:
-    """Create a channel and return its id; the default settings use a port where no server listens."""
+    """Create a channel and return its id; the default settings use a port on which no server listens."""
     kind = kind or name
     given: Mapping[str, Any] = settings or {"email": EMAIL, "webhook": WEBHOOK}[kind]
 

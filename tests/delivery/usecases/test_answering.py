@@ -28,7 +28,7 @@ async def answers(node: Node, breakpoint_id: str) -> list[tuple[str, str | None]
 
 
 @pytest.mark.parametrize("strategy", ["single", "quorum"])
-async def test_a_late_answer_fails_with_the_existing_decision(node: Node, strategy: str) -> None:
+async def test_the_error_for_a_late_answer_contains_the_decision(node: Node, strategy: str) -> None:
     ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "reviewer")
     await group(node, "ops", ann, bob)
     breakpoint_id = await create(node, {"expert": ["ops"], "strategy": strategy})
@@ -52,7 +52,7 @@ async def test_a_second_answer_for_the_same_group_is_refused(node: Node) -> None
     assert (await stored(node, breakpoint_id)).decision == "approved"
 
 
-async def test_members_of_two_groups_leave_a_seat_for_the_other_members(node: Node) -> None:
+async def test_a_member_of_two_groups_leaves_a_seat_for_the_other_members(node: Node) -> None:
     ann, bob = await person(node, "ann", "reviewer"), await person(node, "bob", "reviewer")
     cid = await person(node, "cid", "reviewer")
     await group(node, "ops", ann, bob)
@@ -63,7 +63,7 @@ async def test_members_of_two_groups_leave_a_seat_for_the_other_members(node: No
     assert sorted(await answers(node, breakpoint_id)) == [("ann", "ops"), ("bob", "legal")]
 
 
-async def test_responses_of_people_who_left_a_group_still_fill_its_seat(node: Node) -> None:
+async def test_a_response_still_counts_for_a_group_after_its_reviewer_leaves_the_group(node: Node) -> None:
     ann, bob, cid, dee = [await person(node, name, "reviewer") for name in ("ann", "bob", "cid", "dee")]
     await group(node, "ops", ann, bob)
     await group(node, "legal", bob, cid)
@@ -96,7 +96,7 @@ async def test_the_owner_can_answer_for_an_unknown_expert(node: Node) -> None:
     assert [(each.person, each.in_place_of) for each in responses] == [("owner", ("ghost",))]
 
 
-async def test_a_revoked_role_takes_effect_in_the_deciding_transaction(node: Node) -> None:
+async def test_a_revoked_role_is_detected_in_the_deciding_transaction(node: Node) -> None:
     ann = await person(node, "ann", "reviewer")
     breakpoint_id = await create(node)
     await node.assent.database.write(lambda tx: tx[People].grant(ann.id, "default", [Role.VIEWER]))

@@ -78,7 +78,7 @@ class Parrot:
 
 
 class Board(Switchboard):
-    """Resolves channels: type `mute` is one-way, type `odd` is unusable, and all others are the parrot."""
+    """Resolves channels: type `mute` is one-way, type `odd` is unusable, and all other types are the parrot."""
 
     def __init__(self, parrot: Parrot) -> None:
         super().__init__(Tools(Outbound(), str, lambda: 0, bytes, BASE))
@@ -127,7 +127,7 @@ class Desk:
         return breakpoint_id, await self.sent(breakpoint_id)
 
     async def open(self, breakpoint_id: str) -> bool:
-        """Return whether the breakpoint does not have an answer yet."""
+        """Return True if the breakpoint is waiting and has no answers yet."""
         current = await stored(self.node, breakpoint_id)
         return current.status == "waiting" and current.votes == 0
 
@@ -295,7 +295,7 @@ async def test_creators_cannot_decide_their_own_breakpoint(desk: Desk) -> None:
     assert await desk.open(breakpoint_id)
 
 
-async def test_a_seat_that_has_answered_cannot_answer_again(desk: Desk) -> None:
+async def test_a_second_answer_for_the_same_seat_is_refused(desk: Desk) -> None:
     bob = await person(desk.node, "bob", "reviewer")
     await person(desk.node, "cid", "reviewer")
     await desk.node.assent.database.write(
@@ -315,7 +315,7 @@ async def test_the_reply_to_a_late_answer_states_the_earlier_decision(desk: Desk
     await respond(desk.node, breakpoint_id, bob, approved=False)
     told = await desk.say(delivery_id=delivery_id, approved=True)
     assert not told.done
-    assert told.message == "Too late: this was rejected by bob on 2027-01-15 08:00 UTC. Nothing was changed."
+    assert told.message == "Too late: this breakpoint was rejected by bob on 2027-01-15 08:00 UTC. Nothing was changed."
     assert (await stored(desk.node, breakpoint_id)).decision == "rejected"
 
 
@@ -325,7 +325,7 @@ async def test_an_answer_after_the_deadline_is_refused_as_too_late(desk: Desk, w
     desk.clock.advance(6)
     told = await desk.say(wish=wish, delivery_id=delivery_id, approved=True)
     assert not told.done
-    assert told.message == "Too late: this expired on 2027-01-15 08:00 UTC. Nothing was changed."
+    assert told.message == "Too late: this breakpoint expired on 2027-01-15 08:00 UTC. Nothing was changed."
     assert (await stored(desk.node, breakpoint_id)).votes == 0
 
 
@@ -336,7 +336,7 @@ async def test_an_answer_to_outdated_content_is_refused(desk: Desk) -> None:
     assert await desk.open(breakpoint_id)
 
 
-async def test_a_corrected_form_is_accepted_under_the_same_key(desk: Desk) -> None:
+async def test_a_corrected_form_is_accepted_with_the_same_key(desk: Desk) -> None:
     form = {"properties": {"share": {"type": "number"}}, "required": ["share"]}
     breakpoint_id, delivery_id = await desk.asked({"form": form})
     told = await desk.say(delivery_id=delivery_id, approved=True, answers={"share": "much"})
@@ -398,7 +398,7 @@ async def test_a_channel_can_answer_only_messages_that_it_sent(desk: Desk) -> No
     ):
         told = await desk.say(on=other, approved=True, **said)
         assert type(told.error) is NotFound
-        # Anyone can set a label, so a message that is only identified by one gets no reply.
+        # Anyone can set a label, so a message identified only by a label gets no reply.
         assert told.done is ("delivery_id" not in said)
     told = await desk.say(delivery_id=delivery_id, breakpoint_id=unsent, approved=True)
     assert type(told.error) is NotFound
@@ -406,7 +406,7 @@ async def test_a_channel_can_answer_only_messages_that_it_sent(desk: Desk) -> No
     assert await desk.open(unsent)
 
 
-async def test_a_channel_of_another_project_cannot_decide(desk: Desk) -> None:
+async def test_a_channel_in_another_project_cannot_decide(desk: Desk) -> None:
     breakpoint_id, delivery_id = await desk.asked()
     apart = replace(desk.channel, project="apart")
     told = await desk.say(on=apart, delivery_id=delivery_id, approved=True)
@@ -414,7 +414,7 @@ async def test_a_channel_of_another_project_cannot_decide(desk: Desk) -> None:
     assert await desk.open(breakpoint_id)
 
 
-async def test_an_issue_that_we_created_can_answer_its_breakpoint(desk: Desk) -> None:
+async def test_an_answer_on_an_issue_that_we_created_counts(desk: Desk) -> None:
     jira = await add_channel(desk.node, "tickets", "jira")
     await link(desk.node, jira, "account-1", desk.ann)
     breakpoint_id = await create(desk.node)
@@ -499,7 +499,7 @@ async def test_messages_to_a_disabled_channel_do_not_count_after_it_is_enabled(d
     assert (await stored(desk.node, breakpoint_id)).decision == "approved"
 
 
-async def test_changing_answers_as_takes_effect_immediately(desk: Desk) -> None:
+async def test_changing_the_answers_as_setting_takes_effect_immediately(desk: Desk) -> None:
     await person(desk.node, "bob", "reviewer")
     hook = await add_channel(desk.node, "hook", "webhook", settings={"answersAs": "ann"})
     breakpoint_id = await create(desk.node)
@@ -559,7 +559,7 @@ async def test_a_role_in_another_project_does_not_count(desk: Desk) -> None:
     assert await desk.open(breakpoint_id)
 
 
-async def test_a_comment_is_stored_once_and_does_not_decide(desk: Desk) -> None:
+async def test_a_comment_is_stored_only_once_and_is_not_a_decision(desk: Desk) -> None:
     breakpoint_id, delivery_id = await desk.asked({"risk": "high"})
     for _ in range(2):
         told = await desk.say(wish=Wish.COMMENT, delivery_id=delivery_id, comment=" Which cluster? ")
@@ -592,7 +592,7 @@ async def test_the_reply_links_to_review_if_the_channel_cannot_show_the_form(des
     assert await desk.open(breakpoint_id)
 
 
-async def test_a_greeting_gets_only_a_reply(desk: Desk) -> None:
+async def test_a_message_that_requests_nothing_only_gets_a_reply(desk: Desk) -> None:
     body = await desk.service.take(desk.channel, Incoming({}, b"squawk", desk.clock.now()))
     assert body == {"key": "squawk", "done": True}
 
@@ -633,7 +633,7 @@ async def test_a_channel_without_its_secret_accepts_no_messages(desk: Desk) -> N
     assert "hunter2" not in unusable.value.message
 
 
-async def test_only_two_way_channels_can_be_found_by_id(desk: Desk) -> None:
+async def test_only_enabled_two_way_channels_can_be_found_by_id(desk: Desk) -> None:
     assert (await desk.service.find(desk.channel.id)).id == desk.channel.id
     disabled = await add_channel(desk.node, "off", "slack", enabled=False)
     one_way = await add_channel(desk.node, "mute", "mute")

@@ -35,7 +35,7 @@ def configured(settings: Settings, *, channels: Any = (HOOK,), routes: Any = (RO
 
 
 async def applied(node: Node, settings: Settings, **sections: Any) -> tuple[list[StoredChannel], list[StoredRoute]]:
-    """Apply these sections like a starting node, and return the stored channels and routes."""
+    """Apply these sections as a starting node does, and return the stored channels and routes."""
     configuration = ServerNode(configured(settings, **sections))[Reloading].setup
 
     def use_case(tx: Transaction) -> tuple[list[StoredChannel], list[StoredRoute]]:
@@ -159,7 +159,7 @@ def test_an_invalid_file_prevents_startup_and_the_error_names_the_location(
         ({"channels": [HOOK | {"name": "own"}], "routes": []}, "channels[0]/name: a channel named own already exists"),
     ],
 )
-async def test_conflicts_with_stored_data_prevent_startup_without_changes(
+async def test_conflicts_with_stored_data_prevent_startup_and_change_nothing(
     node: Node, settings: Settings, sections: dict[str, Any], said: str
 ) -> None:
     await admin(node, "POST", "/api/channels", HOOK | {"name": "own"})

@@ -33,7 +33,7 @@ from tests.support.nodes import ManualClock, Node, running_node
 
 MINUTE, HOUR = 60, 3600
 MOST = 10
-"""The default limit of emails to one recipient per minute."""
+"""The default rate limit: emails per minute to one recipient."""
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ async def test_no_notifications_are_sent_without_a_matching_route(node: Node) ->
     assert await rows(node, "SELECT next_at FROM assent_routings") == [(None,)]
 
 
-async def test_each_expert_is_notified_individually_and_a_webhook_once(
+async def test_each_expert_is_notified_individually_and_a_webhook_only_once(
     node: Node, ann: Principal, bob: Principal
 ) -> None:
     del ann, bob
@@ -309,7 +309,7 @@ async def test_audits_accept_deputies_of_deputies_and_changed_routes(
     await wishes(node, bob.id, away={"deputy": "cid"})
 
     async def later(changes: dict[str, Any]) -> None:
-        """Create a breakpoint, change the route an hour later, and let earlier breakpoints escalate."""
+        """Create a breakpoint before and after changing the route, and let escalations become due."""
         await create(node, {"expert": "ann", "breakpointId": "a.b"})
         clock.advance(HOUR)
         await settle(node)
@@ -380,7 +380,7 @@ async def test_quiet_hours_delay_notifications_unless_the_route_disables_them(
     assert soon.next_at <= clock.now()
 
 
-async def test_a_persons_preferred_channels_replace_those_of_the_route(node: Node, ann: Principal) -> None:
+async def test_a_persons_preferred_channels_replace_the_routes_channels(node: Node, ann: Principal) -> None:
     await channel(node, "email")
     await channel(node, "private", "email", **{"host": "127.0.0.1", "port": 1, "tls": "none", "from": "a@b.test"})
     await route(node, "email", fallback=["email"])
@@ -455,7 +455,7 @@ async def test_a_breakpoint_that_requires_a_ticket_cannot_be_approved_without_on
     assert (await stored(node, breakpoint_id)).decision is Decision.REJECTED
 
 
-async def test_two_nodes_notify_each_recipient_once(postgres_settings: Settings) -> None:
+async def test_two_nodes_notify_each_recipient_only_once(postgres_settings: Settings) -> None:
     async with running_node(postgres_settings) as one, running_node(postgres_settings) as two:
         await person(one, "ann", "reviewer")
         await channel(one, "hook", "webhook")

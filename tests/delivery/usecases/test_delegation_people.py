@@ -1,4 +1,4 @@
-"""Deactivated people, people with several roles in a breakpoint, missing workers, and crashes."""
+"""Deactivated people, people with several roles in one breakpoint, missing workers, and crashes."""
 
 from dataclasses import replace
 from functools import partial

@@ -23,9 +23,9 @@ from tests.support.nodes import ManualClock, Node
 
 MINUTE, HOUR = 60, 3600
 MOST = 10
-"""The default limit of emails to one recipient per minute."""
+"""The default rate limit: emails per minute to one recipient."""
 NIGHT = {"from": "07:00", "to": "19:00", "timezone": "UTC"}
-"""Quiet hours that include 08:00 UTC, where the clock in these tests starts."""
+"""Quiet hours that include 08:00 UTC, when the clock in these tests starts."""
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ async def test_a_reminder_respects_quiet_hours(node: Node, clock: ManualClock, a
     assert reminder.next_at - clock.now() > HOUR * SECOND
 
 
-async def test_after_quiet_hours_only_the_question_is_sent_without_its_reminders(
+async def test_after_quiet_hours_the_question_is_sent_without_its_reminders(
     node: Node, clock: ManualClock, ann: Principal
 ) -> None:
     await channel(node, "email")
@@ -220,7 +220,7 @@ async def test_a_question_fallback_notifies_the_recipients_of_the_route(
     assert [each[:2] for each in await told(node, breakpoint_id) if each[0] == "email"] == [("email", "person:bob")]
 
 
-async def test_the_channels_of_the_route_replace_a_disabled_preferred_channel(node: Node, ann: Principal) -> None:
+async def test_the_routes_channels_replace_a_disabled_preferred_channel(node: Node, ann: Principal) -> None:
     dear = await channel(node, "dear", "email", **EMAIL)
     await channel(node, "email")
     await route(node, "email")
@@ -297,7 +297,7 @@ async def test_a_delivery_without_a_fallback_stays_pending_when_its_digest_fails
     for _ in range(MOST + 1):
         await create(node, {"expert": "ann", "breakpointId": "rich.x"})
     await settle(node)
-    clock.advance(1)  # The first id of a digest represents all of its deliveries.
+    clock.advance(1)  # A digest has the ID of its first delivery, which must not be the one below.
     poor = await create(node, {"expert": "ann"})
     await settle(node)
     service = node.assent[DeliveryService]
@@ -322,7 +322,7 @@ async def test_unreadable_preferences_do_not_prevent_notifications(
     await wishes(node, bob.id, quiet=NIGHT)
 
     def forget_the_zone(tx: Transaction) -> None:
-        """Store a time zone that this machine does not know, as after an update of the time zone data."""
+        """Store a time zone that this machine does not know, as can happen after a time zone data update."""
         row = {"content": '{"quiet": {"from": "07:00", "to": "19:00", "timezone": "Europe/Kyiw"}}', "id": bob.id}
         tx.session.write("UPDATE assent_preferences SET content = :content WHERE person_id = :id", [row])
 

@@ -182,7 +182,7 @@ async def test_a_repeated_idempotency_key_queues_no_second_delivery(node: Node) 
     assert len(await deliveries(node, answer.json()["id"])) == 1
 
 
-async def test_only_one_worker_at_a_time_can_claim_a_line(node: Node, clock: ManualClock) -> None:
+async def test_only_one_worker_at_a_time_can_claim_a_delivery_line(node: Node, clock: ManualClock) -> None:
     delivery = await line(node)
     claims = await asyncio.gather(*(claim(node, delivery, f"w{n}") for n in range(8)))
     assert sum(each is not None for each in claims) == 1
@@ -192,7 +192,7 @@ async def test_only_one_worker_at_a_time_can_claim_a_line(node: Node, clock: Man
     assert (await claim(node, delivery)).delivery.attempts == 2
 
 
-async def test_a_claimed_line_is_checked_again_when_its_lease_ends(node: Node) -> None:
+async def test_a_claimed_delivery_line_is_checked_again_when_its_lease_ends(node: Node) -> None:
     delivery = await line(node)
     assert await claim(node, delivery, "a worker that dies") is not None
     for _ in range(2):
@@ -249,7 +249,7 @@ async def test_crashed_workers_do_not_lengthen_the_retry_delay(node: Node, clock
     assert (found.attempts, found.next_at) == (3, clock.now() + LADDER[0] * 1_000_000)
 
 
-async def test_a_message_that_repeatedly_crashes_workers_becomes_dead(node: Node, clock: ManualClock) -> None:
+async def test_a_message_that_repeatedly_crashes_workers_is_marked_as_dead(node: Node, clock: ManualClock) -> None:
     delivery = await line(node)
     await node.call("POST", f"/api/breakpoints/{delivery.breakpoint_id}/cancel", await node.token("agent"))
     for _ in range(len(LADDER) + 1):
@@ -259,7 +259,7 @@ async def test_a_message_that_repeatedly_crashes_workers_becomes_dead(node: Node
     assert [each.state for each in await deliveries(node, delivery.breakpoint_id)] == ["dead", "sending"]
 
 
-async def test_only_the_first_delivery_of_a_stuck_line_is_reported(node: Node, clock: ManualClock) -> None:
+async def test_only_the_first_delivery_in_a_stuck_line_is_reported(node: Node, clock: ManualClock) -> None:
     delivery = await line(node)
     await node.call("POST", f"/api/breakpoints/{delivery.breakpoint_id}/cancel", await node.token("agent"))
 

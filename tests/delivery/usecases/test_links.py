@@ -34,7 +34,7 @@ async def offered(node: Node) -> str:
     )
 
 
-async def test_viewing_a_link_has_no_effect_and_accepting_works_once(node: Node, ann: Principal) -> None:
+async def test_viewing_a_link_has_no_effect_and_accepting_it_works_only_once(node: Node, ann: Principal) -> None:
     plain = await offered(node)
     links, database = node.assent[LinkService], node.assent.database
     for _ in range(3):
@@ -62,7 +62,7 @@ async def test_an_unknown_link_is_not_found(node: Node, ann: Principal, plain: s
         await node.assent.database.read(lambda tx: node.assent[LinkService].look(tx, plain, by=ann))
 
 
-async def test_agents_and_people_of_other_projects_cannot_accept_a_link(node: Node, ann: Principal) -> None:
+async def test_agents_and_people_from_other_projects_cannot_accept_a_link(node: Node, ann: Principal) -> None:
     plain = await offered(node)
     agent = Principal(kind=Kind.AGENT, id="tok_1", name="bot", project="default")
     await node.call("POST", "/api/projects", await node.token("admin"), json={"id": "elsewhere"})

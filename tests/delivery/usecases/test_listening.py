@@ -182,7 +182,7 @@ async def test_channels_of_a_removed_project_stop_listening_after_an_hour(room: 
     assert radio.log.get_nowait() == "off"
 
 
-async def test_a_channel_starts_to_listen_once_its_settings_are_fixed(room: Room) -> None:
+async def test_a_channel_starts_listening_once_its_settings_are_fixed(room: Room) -> None:
     channel = await add_channel(room.node, "radio", "radio", settings={"odd": True})
     await room.listeners.look()
     assert room.shop.radios == []
@@ -254,7 +254,7 @@ async def test_the_last_contact_is_stored_at_most_every_10_seconds(room: Room, c
     assert second > first
 
 
-async def test_the_loop_checks_periodically_and_stops_cleanly(room: Room) -> None:
+async def test_the_listener_loop_checks_periodically_and_stops_cleanly(room: Room) -> None:
     running = asyncio.create_task(room.listeners.run())
     assert await room.pauses.asked.get() == LOOK_SECONDS
     await add_channel(room.node, "radio", "radio")

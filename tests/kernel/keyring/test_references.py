@@ -91,7 +91,7 @@ def test_the_error_for_an_invalid_database_url_does_not_quote_it(url: str) -> No
     assert "hunter2" not in here("check", ASSENT_DATABASE_URL=url).output
 
 
-def test_check_shows_a_reference_instead_of_its_value() -> None:
+def test_the_check_command_shows_a_reference_instead_of_its_value() -> None:
     done = here("check", "--json", ASSENT_DATABASE_URL="env:MY_URL", MY_URL=URL)
 
     assert "env:MY_URL" in done.stdout
@@ -120,7 +120,7 @@ def test_keys_can_be_specified_as_a_list_or_on_one_line(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize(("mode", "exposed"), [(0o600, False), (0o400, False), (0o640, True), (0o604, True)])
-def test_check_warns_of_a_file_that_others_can_access(tmp_path: Path, mode: int, exposed: bool) -> None:  # noqa: FBT001
+def test_the_check_command_warns_about_a_file_that_others_can_access(tmp_path: Path, mode: int, exposed: bool) -> None:  # noqa: FBT001
     reference = key_reference(tmp_path)
     path = Path(reference.removeprefix("file:"))
     path.chmod(mode)
@@ -132,7 +132,7 @@ def test_check_warns_of_a_file_that_others_can_access(tmp_path: Path, mode: int,
     assert checked["ok"]
 
 
-def test_check_shows_how_secrets_are_encrypted(tmp_path: Path) -> None:
+def test_the_check_command_shows_how_secrets_are_encrypted(tmp_path: Path) -> None:
     data = ("--data", str(tmp_path / "data"))
     embedded = here_json("check", *data)
     given = here_json("check", *data, ASSENT_SECRET_KEYS=key_reference(tmp_path))

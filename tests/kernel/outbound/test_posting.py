@@ -75,7 +75,7 @@ async def test_a_reserved_header_is_rejected(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("X", "a\r\nHost: b"), ("X\n", "a"), ("X", "a\0"), ("X Y", "a")])
-async def test_a_header_cannot_inject_another(name: str, value: str) -> None:
+async def test_a_header_cannot_inject_another_header(name: str, value: str) -> None:
     outbound = Outbound(allow=LOOPBACK)
     async with receiving(says()) as receiver:
         with pytest.raises(Permanent, match="could not be encoded"):
@@ -103,7 +103,7 @@ async def test_a_410_response_marks_the_receiver_as_gone() -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 408, 409, 418, 421, 425, 429, 451, 500, 501, 502, 503, 504, 599])
-async def test_any_other_status_is_a_transient_failure(status: int) -> None:
+async def test_a_retryable_status_is_a_transient_failure(status: int) -> None:
     with pytest.raises(Transient) as failed:
         await posted(says(status, retry_after="7"))
     assert (failed.value.status, failed.value.retry_after) == (status, 7)
@@ -311,7 +311,7 @@ async def test_an_untrusted_certificate_is_rejected(tmp_path: Path) -> None:
     assert receiver.heard == []
 
 
-async def test_https_to_a_plain_http_receiver_is_retried() -> None:
+async def test_an_https_request_to_a_plain_http_receiver_is_retried() -> None:
     outbound = Outbound(allow=LOOPBACK, limits=Limits(connect=0.5))
     async with receiving(says()) as receiver:
         with pytest.raises(Transient):

@@ -1,6 +1,6 @@
 """DNS rebinding: a name that resolves to one address when it is checked and to another when it is used.
 
-127.0.0.1 is allowed and represents the public address; 127.0.0.2 represents the private one and has a server too.
+127.0.0.1 is allowed and represents the public address; 127.0.0.2 represents the private address and has a server too.
 """
 
 import contextlib

@@ -46,7 +46,7 @@ async def test_time_to_decision_is_measured_by_outcome_and_decider(node: Node, c
     assert sample(metrics, "assent_decisions_total", status="released") == 2
 
 
-async def test_how_late_breakpoints_expire_is_measured(node: Node, clock: ManualClock) -> None:
+async def test_the_lateness_of_expired_breakpoints_is_measured(node: Node, clock: ManualClock) -> None:
     await create(node, ttlSeconds=60)
     await create(node, ttlSeconds=60, onTimeout="reject")
     clock.advance(62.5)
@@ -58,7 +58,7 @@ async def test_how_late_breakpoints_expire_is_measured(node: Node, clock: Manual
     assert sample(metrics, "assent_decision_seconds_count", by="system", decision="rejected") == 1
 
 
-async def test_a_cancellation_has_neither_decision_time_nor_lateness(node: Node) -> None:
+async def test_a_cancellation_has_neither_a_decision_time_nor_a_lateness(node: Node) -> None:
     created = await node.create()
     await node.call("POST", f"/api/breakpoints/{created['id']}/cancel", await node.token("agent"))
     metrics = node.assent.metrics

@@ -16,7 +16,7 @@ def test_a_token_is_redacted_anywhere_in_a_text(kind: str, entropy: bytes, befor
 
 
 @given(st.text())
-def test_redacting_text_twice_changes_nothing_more(text: str) -> None:
+def test_redacting_text_twice_has_no_further_effect(text: str) -> None:
     once = redacted(text)
     assert redacted(once) == once
 

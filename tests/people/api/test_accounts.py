@@ -150,7 +150,7 @@ async def test_a_reset_ends_sessions_and_marks_decisions_until_it_is_confirmed(n
     assert (await node.feedback(alone["id"], bob, approved=True)).json()["decision"] == "approved"
 
 
-async def test_a_decision_after_a_reset_is_marked_in_the_result(node: Node) -> None:
+async def test_a_decision_made_after_a_reset_is_marked_in_the_result(node: Node) -> None:
     ann = await node.person("ann", "admin")
     await node.person("bob", "reviewer")
     await change(node, "bob", ann, password=PASSWORD)
@@ -160,7 +160,7 @@ async def test_a_decision_after_a_reset_is_marked_in_the_result(node: Node) -> N
 
 
 @pytest.mark.parametrize("way", ["email", "link"])
-async def test_changes_that_let_an_admin_answer_as_a_person_are_marked_as_a_reset(node: Node, way: str) -> None:
+async def test_changes_that_let_an_admin_answer_as_a_person_are_treated_as_resets(node: Node, way: str) -> None:
     ann = await node.person("ann", "admin")
     await node.person("bob", "reviewer")
     if way == "email":
@@ -195,7 +195,7 @@ async def test_only_the_person_can_let_a_program_answer_as_them(node: Node, monk
         assert made.status_code == status, made.text
 
 
-async def test_an_admin_cannot_become_the_deputy_of_another_person(node: Node) -> None:
+async def test_an_admin_cannot_appoint_themselves_as_another_persons_deputy(node: Node) -> None:
     ann = await node.person("ann", "admin", "reviewer")
     await node.person("bob", "reviewer")
     path = "/api/people/bob/preferences"
@@ -265,7 +265,7 @@ async def principal(node: Node, token: str) -> Principal:
 
 
 async def handed_over(node: Node, name: str, admin: str) -> str:
-    """Reset a person's access as an admin without email, and return the link that the admin sees."""
+    """As an admin, reset a person's access without sending email, and return the link shown to the admin."""
     by = await principal(node, admin)
     link = await node.assent.database.write(
         lambda tx: node.assent[PeopleService].invite(tx, name, purpose="reset", by=by)
@@ -291,7 +291,7 @@ async def is_open(node: Node, session: str) -> bool:
 
 
 async def own_as(node: Node, who: Principal, name: str) -> str:
-    """Create a token as a person who is signed in."""
+    """Create a token as a signed-in person."""
     new = NewToken(kind="reviewer", name=name)
     use_case = partial(node.assent[PeopleService].issue_token, new=new, project="default", by=who)
     return (await node.assent.database.write(use_case))[1]
@@ -306,7 +306,7 @@ async def slack(node: Node, **more: str) -> str:
 
 
 async def linked_as(node: Node, who: Principal, channel_id: str, identity: str) -> None:
-    """Link a person's own channel account with the link that the channel offers."""
+    """Link a person's own channel account by accepting the link that the channel offers."""
     links = node.assent[LinkService]
     offer = await node.assent.database.write(lambda tx: links.offer(tx, channel_id, identity, shown_as=identity))
     await node.assent.database.write(lambda tx: links.accept(tx, offer, by=who))
@@ -324,7 +324,7 @@ async def test_setting_a_password_does_not_hide_an_email_change_in_the_same_requ
     assert (await stored(node, "bob")).reset_way == "email", "only another admin or the operator can confirm it"
 
 
-async def test_confirming_a_reset_revokes_everything_created_for_the_person_since_then(
+async def test_confirming_a_reset_revokes_everything_created_for_the_person_since_the_reset(
     node: Node, clock: ManualClock
 ) -> None:
     ann, cem = await node.person("ann", "admin"), await node.person("cem", "admin")
@@ -357,7 +357,7 @@ async def test_confirming_a_reset_revokes_everything_created_for_the_person_sinc
     assert (await node.assent[AuditService].verify()).findings == []
 
 
-async def test_confirming_access_revokes_everything_created_since_the_first_of_two_changes(node: Node) -> None:
+async def test_confirming_access_revokes_everything_created_since_the_first_unconfirmed_change(node: Node) -> None:
     ann, cem = await node.person("ann", "admin"), await node.person("cem", "admin")
     await node.person("bob", "reviewer")
     _, as_bob = await used(node, await handed_over(node, "bob", ann))
@@ -409,7 +409,9 @@ async def test_confirming_a_reset_keeps_an_account_linked_by_an_admin(node: Node
 
 
 @pytest.mark.parametrize("name", ["signingSecret", "appToken", "apiUrl"])
-async def test_changing_click_verification_marks_people_with_linked_accounts_as_reset(node: Node, name: str) -> None:
+async def test_changing_click_verification_marks_the_access_of_people_with_linked_accounts_as_reset(
+    node: Node, name: str
+) -> None:
     await node.person("bob", "reviewer")
     await node.person("dan", "reviewer")
     chat, owner = await slack(node), await node.token("admin")
@@ -430,7 +432,7 @@ async def test_changing_click_verification_marks_people_with_linked_accounts_as_
     assert (await stored(node, "bob")).reset_way == "answers"
 
 
-async def test_changing_email_reply_verification_marks_people_with_addresses_as_reset(
+async def test_changing_email_reply_verification_marks_the_access_of_people_with_addresses_as_reset(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await project(node, "other")

@@ -29,7 +29,7 @@ async def test_after_a_rotation_both_secrets_are_shown_for_a_day(node: Node, clo
     assert (await node.call("GET", ADDRESS, admin)).json()["items"] == [new]
 
 
-async def test_other_projects_look_nonexistent_to_a_project_admin(node: Node) -> None:
+async def test_a_project_admin_cannot_tell_whether_other_projects_exist(node: Node) -> None:
     local = await node.person("lena", "admin")
     await node.call("POST", "/api/projects", await node.token("admin"), json={"id": "shop"})
 

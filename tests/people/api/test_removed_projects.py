@@ -1,4 +1,4 @@
-"""Removing a project cancels open breakpoints and runs and rejects new ones; the history stays readable."""
+"""Removing a project cancels its open breakpoints and runs and rejects new ones; its history remains readable."""
 
 from functools import partial
 from typing import Any
@@ -155,7 +155,9 @@ async def test_many_breakpoints_are_cancelled_in_batches(settings: Settings, clo
         await until(partial(rows, node, statement, shop=SHOP), lambda found: found[0][0] == 0)
 
 
-async def test_removing_a_project_drops_answers_in_their_undo_window(settings: Settings, clock: ManualClock) -> None:
+async def test_removing_a_project_drops_answers_that_are_still_in_their_undo_window(
+    settings: Settings, clock: ManualClock
+) -> None:
     async with running_node(settings.model_copy(update={"undo_seconds": 6}), clock=clock) as node:
         shop = await open_shop(node)
         ann = await person(node, "ann", "reviewer", project=SHOP)

@@ -45,7 +45,7 @@ async def test_a_token_that_can_claim_any_agent_id_is_marked(
     assert (await created(node, kind="agent", agentIds=agent_ids))["agentIdClaimed"] is claimed
 
 
-async def test_a_second_token_for_an_agent_inherits_its_breakpoints_and_limits(node: Node) -> None:
+async def test_a_second_token_for_an_agent_inherits_the_agents_breakpoints_and_limits(node: Node) -> None:
     first = await created(node, kind="agent", gates=["safe.*"], agentIds=["ci"], processes=["report"])
     body = {"agentId": "ci", "payload": {"question": "Go?", "breakpointId": "safe.go"}}
     raised = (await node.call("POST", "/api/breakpoints", first["token"], json=body)).json()["id"]
@@ -64,7 +64,7 @@ async def test_a_second_token_for_an_agent_inherits_its_breakpoints_and_limits(n
 
 
 @pytest.mark.parametrize("gates", [["safe.*"], ["*"]])
-async def test_a_second_token_with_different_gates_needs_explicit_processes(node: Node, gates: list[str]) -> None:
+async def test_a_second_token_with_different_gates_requires_explicit_processes(node: Node, gates: list[str]) -> None:
     first = await created(node, kind="agent", agentIds=["ci"])
     assert first["processes"] == ["*"]
     limited = await created(node, kind="agent", sameAgentAs=first["id"], gates=gates)
@@ -87,7 +87,7 @@ async def test_ineffective_limits_are_rejected(node: Node, body: dict[str, Any])
     assert answer.status_code == 422
 
 
-async def test_same_agent_as_must_refer_to_an_existing_agent_token(node: Node) -> None:
+async def test_a_second_token_must_refer_to_an_existing_agent_token(node: Node) -> None:
     person = await created(node, kind="reviewer")
     for token_id, status in ((person["id"], 422), ("tok_" + "0" * 26, 404)):
         body = {"kind": "agent", "name": "t", "sameAgentAs": token_id}

@@ -42,7 +42,7 @@ def test_quiet_hours_can_span_midnight(at: str, until: str | None) -> None:
     assert quiet_until(quiet("22:00", "07:00"), local(at)) == (local(until) if until else None)
 
 
-def test_quiet_hours_can_be_within_one_day() -> None:
+def test_quiet_hours_can_start_and_end_on_the_same_day() -> None:
     lunch = quiet("12:00", "13:00")
     assert quiet_until(lunch, local("2026-06-01 12:30")) == local("2026-06-01 13:00")
     assert quiet_until(lunch, local("2026-06-01 11:59")) is None
@@ -77,7 +77,7 @@ def test_quiet_hours_that_start_in_a_skipped_hour_start_after_it() -> None:
     st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe"]),
     st.integers(1_700_000_000, 1_900_000_000),
 )
-def test_quiet_hours_end_at_the_configured_time_within_26_hours(begin: int, end: int, zone: str, at: int) -> None:
+def test_quiet_hours_end_at_the_configured_time_and_within_26_hours(begin: int, end: int, zone: str, at: int) -> None:
     if begin == end:
         return
     wishes = Preferences(quiet=QuietHours(time(*divmod(begin, 60)), time(*divmod(end, 60)), zone))

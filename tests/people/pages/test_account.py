@@ -136,7 +136,9 @@ def _second(tx: Transaction, roles: tuple[Role, ...], name: str) -> None:
         ("/admin/people/ann", "/admin/people"),
     ],
 )
-async def test_switching_projects_opens_the_corresponding_page(node: Node, page: str, there: str) -> None:
+async def test_switching_projects_opens_the_corresponding_page_in_the_new_project(
+    node: Node, page: str, there: str
+) -> None:
     ann = await with_second_project(node, Role.REVIEWER, Role.ADMIN)
     switched = await ann.send(page, "/account/project", project="second")
     assert (switched.status_code, switched.headers["location"]) == (303, there)

@@ -1,4 +1,4 @@
-"""Every page uses the theme and the time zone of the account."""
+"""Every page uses the account's theme and time zone."""
 
 from collections.abc import Sequence
 
@@ -68,7 +68,7 @@ async def test_an_error_page_uses_the_accounts_theme(node: Node) -> None:
     assert root(Page(missing.text))["data-theme"] == "dark"
 
 
-async def test_times_are_displayed_with_the_time_zone_of_the_account(node: Node) -> None:
+async def test_times_are_displayed_in_the_accounts_time_zone(node: Node) -> None:
     ann = await signed_in(node)
     one = f"/breakpoints/{(await node.create())['id']}"
     # The clock in these tests is frozen at 08:00 UTC.
@@ -89,7 +89,7 @@ async def test_times_are_displayed_with_the_time_zone_of_the_account(node: Node)
     assert "2027-01-15 08:00:00 UTC" in (await ann.page(one)).text
 
 
-async def test_a_time_zone_applies_only_to_its_own_account(node: Node) -> None:
+async def test_a_time_zone_setting_affects_only_its_own_account(node: Node) -> None:
     ann, bea = await signed_in(node, "ann"), await signed_in(node, "bea")
     one = f"/breakpoints/{(await node.create())['id']}"
     await choose(ann, zone="Asia/Tokyo")
@@ -149,7 +149,7 @@ def avatars(page: Page) -> list[str]:
     return [each["data-initials"] for each in page.all("span") if "avatar" in each.get("class", "")]
 
 
-async def test_lists_and_answers_show_the_initials_of_people(node: Node) -> None:
+async def test_lists_and_answers_show_peoples_initials(node: Node) -> None:
     root = await signed_in(node, "root", "admin", "reviewer")
     await signed_in(node, "ann-lee")
     bea = await signed_in(node, "bea")

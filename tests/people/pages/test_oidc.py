@@ -383,7 +383,7 @@ async def test_provider_metadata_with_a_different_issuer_is_rejected(sqlite_sett
         assert (await visitor(node).get("/sign-in/oidc")).status_code == 401
 
 
-async def test_denying_consent_at_the_identity_provider_does_not_sign_in(
+async def test_a_person_who_denies_consent_at_the_identity_provider_is_not_signed_in(
     sqlite_settings: Settings, idp: Provider
 ) -> None:
     idp.refuses = "access_denied"

@@ -93,7 +93,7 @@ async def test_an_invited_person_is_redirected_to_the_requested_page(node: Node)
     assert done.headers["location"] == "/breakpoints/bp_1"
 
 
-async def test_a_link_shown_to_an_admin_marks_the_account_until_another_admin_confirms(node: Node) -> None:
+async def test_a_link_shown_to_an_admin_marks_the_account_as_reset_until_another_admin_confirms_it(node: Node) -> None:
     ada, cem = await signed_in(node, "ada", "admin"), await signed_in(node, "cem", "admin")
     await invited(ada, "bea")
     assert (await stored(node, "bea")).reset_by == "ada"
@@ -180,7 +180,7 @@ async def test_a_reset_is_emailed_to_the_person_and_admins_cannot_set_a_password
     assert (await stored(mailing, "bea")).reset_by is None
 
 
-async def test_the_old_address_is_notified_of_a_new_one_that_cannot_confirm_a_reset(
+async def test_an_address_set_by_an_admin_is_reported_to_the_old_address_and_cannot_confirm_a_reset(
     mailing: Node, mail: MailServer
 ) -> None:
     ada = await signed_in(mailing, "ada", "admin")
@@ -235,7 +235,7 @@ async def test_a_link_emailed_through_an_admins_own_channel_does_not_confirm_a_r
     assert (await stored(reachable, "bea")).reset_by == mark
 
 
-async def test_a_mail_server_once_set_by_the_resetting_admin_does_not_confirm_a_reset(
+async def test_a_link_sent_through_a_server_once_set_by_the_resetting_admin_does_not_confirm_a_reset(
     reachable: Node, mail: MailServer
 ) -> None:
     ada = await signed_in(reachable, "ada", "admin")

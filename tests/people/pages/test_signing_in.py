@@ -142,7 +142,7 @@ async def test_a_session_expires_after_twelve_hours(node: Node, clock: ManualClo
     assert (await browser.get("/")).status_code == 303
 
 
-async def test_a_password_changed_during_its_verification_opens_no_session(node: Node) -> None:
+async def test_signing_in_opens_no_session_if_the_password_changes_during_verification(node: Node) -> None:
     await person(node, "ann", "reviewer")
     people = node.assent[PeopleService]
     checked = await node.assent.database.read(lambda tx: people.sign_in(tx, "ann", PASSWORD))
@@ -178,7 +178,7 @@ async def test_attempts_from_one_address_are_rate_limited_across_usernames(node:
         {"sec-fetch-site": "same-site", "origin": "http://assent.test"},
     ],
 )
-async def test_a_form_on_another_site_cannot_sign_in(node: Node, headers: dict[str, str]) -> None:
+async def test_a_form_on_another_site_cannot_sign_a_person_in(node: Node, headers: dict[str, str]) -> None:
     await person(node, "ann", "reviewer")
     path = f"/sign-in/{await link(node, 'ann')}"
     browser = visitor(node)

@@ -56,7 +56,7 @@ async def test_projects_have_separate_secrets(node: Node) -> None:
     assert (await valid(node))[0].value != (await valid(node, "shop"))[0].value
 
 
-async def test_nodes_creating_the_first_secret_concurrently_get_the_same_one(settings: Settings) -> None:
+async def test_nodes_creating_the_first_secret_concurrently_get_the_same_secret(settings: Settings) -> None:
     async with running_node(settings) as one, running_node(settings) as two:
         found = await asyncio.gather(*(valid(node) for node in (one, two) * 10))
     assert len({secrets[0].value for secrets in found}) == 1
@@ -139,7 +139,7 @@ async def test_a_tampered_current_secret_is_not_used(node: Node) -> None:
     assert [each.version for each in await rotate(node)] == [2], "a rotation must replace the broken secret"
 
 
-async def test_postgresql_without_keys_stores_no_secret_but_works_otherwise(postgres_settings: Settings) -> None:
+async def test_postgresql_without_keys_stores_no_secret_but_otherwise_works(postgres_settings: Settings) -> None:
     async with running_node(postgres_settings.model_copy(update={"secret_keys": None})) as node:
         with pytest.raises(Unavailable, match="ASSENT_SECRET_KEYS"):
             await valid(node)

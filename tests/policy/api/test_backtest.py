@@ -30,7 +30,7 @@ def counts(found: dict[str, Any]) -> dict[str, int]:
 
 
 async def some(node: Node, clock: ManualClock) -> list[str]:
-    """Create breakpoints with every outcome at gates starting with `a.`; return the rejected IDs, newest first."""
+    """Create breakpoints with every outcome at `a.` gates; return the IDs of the rejected ones, newest first."""
     for approved in (True, True, False, False):
         await answered(node, "a.b", approved=approved, tags=("prod",), expert="owner" if approved else "nobody")
         clock.advance(1)
@@ -95,7 +95,7 @@ async def test_lists_contain_at_most_the_requested_number_of_breakpoints(node: N
     assert found["more"]["rejections"]
 
 
-async def test_back_tests_evaluate_patterns_with_tags_experts_and_content(node: Node, clock: ManualClock) -> None:
+async def test_back_tests_evaluate_patterns_on_tags_experts_and_content(node: Node, clock: ManualClock) -> None:
     await some(node, clock)
     assert counts(await backtested(node, "a.*(tags contains 'prod' AND expert = 'owner')")) == {
         "scanned": 11,
@@ -165,7 +165,7 @@ async def test_people_but_not_agents_can_run_back_tests(node: Node) -> None:
         assert (await node.call(method, path, agent, json=body)).status_code == 403, path
 
 
-async def test_back_tests_exclude_breakpoints_of_other_projects(node: Node, clock: ManualClock) -> None:
+async def test_back_tests_exclude_breakpoints_in_other_projects(node: Node, clock: ManualClock) -> None:
     await some(node, clock)
     made = await raised(node, "a.b")
     shadow = await rule(node, "a.*", mode="shadow")

@@ -40,7 +40,9 @@ async def rule(node: Node, pattern: str, action: str = "auto-approve", **fields:
 
 
 @pytest.mark.parametrize(("floor", "needed"), [(None, 3), (1, 1), (5, 5)])
-async def test_a_count_below_the_projects_floor_is_raised_to_it(node: Node, floor: int | None, needed: int) -> None:
+async def test_a_requested_count_below_the_projects_floor_is_raised_to_the_floor(
+    node: Node, floor: int | None, needed: int
+) -> None:
     if floor is not None:
         await policy(node, autoApproveFloor=floor)
     token = await node.token("agent")
@@ -85,7 +87,7 @@ COMMAND: dict[str, Any] = {"command": ["cat", "README"], "program": "/bin/cat", 
         ({"question": "Another question?"}, "released"),
     ],
 )
-async def test_approvals_of_a_tool_call_count_only_for_equal_arguments_and_directory(
+async def test_approvals_of_a_tool_call_count_only_for_identical_arguments_and_directories(
     node: Node, asked: dict[str, Any], status: str
 ) -> None:
     token = await node.token("agent")
@@ -117,7 +119,7 @@ async def test_approvals_of_a_command_count_only_for_the_same_command_and_direct
         ({"tool": "x", "cmd": "ls"}, {"tool": "x", "cmd": "rm -rf /"}),
     ],
 )
-async def test_approvals_count_only_if_the_whole_call_is_equal(
+async def test_approvals_count_only_if_the_whole_call_is_identical(
     node: Node, first: dict[str, Any], then: dict[str, Any]
 ) -> None:
     token = await node.token("agent")
@@ -136,13 +138,13 @@ async def test_calls_with_hidden_arguments_are_never_counted_and_get_no_proposed
     assert (answer.status_code, "hidden" in answer.text) == (422, True)
 
 
-async def test_a_payload_without_arguments_does_not_count_approvals_of_calls(node: Node) -> None:
+async def test_approvals_of_calls_do_not_count_for_a_payload_without_arguments(node: Node) -> None:
     token = await node.token("agent")
     await approved(node, token, 3, **CALL)
     assert (await raised(node, token, autoApproveAfterN=3))["status"] == "waiting"
 
 
-async def test_a_rejection_of_other_arguments_resets_the_count(node: Node) -> None:
+async def test_rejecting_a_call_with_different_arguments_resets_the_count(node: Node) -> None:
     token = await node.token("agent")
     await approved(node, token, 3, **CALL)
     refused = await raised(node, token, **{**CALL, "arguments": {"command": "rm"}})
@@ -162,7 +164,7 @@ async def test_an_approval_with_edits_does_not_count(node: Node) -> None:
 
 
 @pytest.mark.parametrize(("counts", "status"), [(None, "released"), ("gate", "released"), ("question", "waiting")])
-async def test_the_policy_decides_whether_the_question_must_be_the_same(
+async def test_the_policy_determines_whether_the_question_must_be_identical(
     node: Node, counts: str | None, status: str
 ) -> None:
     if counts is not None:
@@ -174,7 +176,7 @@ async def test_the_policy_decides_whether_the_question_must_be_the_same(
     assert (await raised(node, token, autoApproveAfterN=3))["status"] == "released"
 
 
-async def test_the_release_lists_the_counted_approvals_and_the_differences(node: Node) -> None:
+async def test_the_release_event_lists_the_counted_approvals_and_the_fields_that_differed(node: Node) -> None:
     token = await node.token("agent")
     ids = await approved(node, token, 3, amount=1)
     released = await raised(node, token, autoApproveAfterN=3, question="Drop the table?", amount=1, force=True)
@@ -205,7 +207,7 @@ async def test_an_auto_approve_rule_on_agent_id_does_not_match_a_claimed_id(node
 
 
 @pytest.mark.parametrize("agent_ids", [("**",), ("*", "ci"), ("c*", "*"), ("***", "x")])
-async def test_a_token_whose_patterns_match_any_agent_only_claims_its_id(
+async def test_an_agent_id_is_considered_claimed_if_the_tokens_patterns_match_any_agent(
     node: Node, agent_ids: tuple[str, ...]
 ) -> None:
     await rule(node, "tool.bash(agentId = 'ci')")

@@ -1,11 +1,11 @@
-"""Every way to write a rule on part of a command returns a warning."""
+"""Every response that contains a rule on part of a command also contains a warning."""
 
 from tests.support.nodes import Node
 
 PREFIX = "shell.*(payload.command startswith 'git status')"
 
 
-async def test_a_partial_command_rule_warns_when_created_changed_shown_and_imported(node: Node) -> None:
+async def test_a_partial_command_rule_has_a_warning_when_created_changed_shown_and_imported(node: Node) -> None:
     admin = await node.token("admin")
     new = {"pattern": PREFIX, "action": "auto-approve"}
     made = (await node.call("POST", "/api/rules", admin, json=new)).json()

@@ -158,7 +158,7 @@ async def test_a_rejection_at_the_deadline_resets_the_count(settings: Settings) 
         assert (await raised(node, "g", autoApproveAfterN=1))["status"] == "waiting"
 
 
-async def test_an_agent_cannot_request_counts_if_the_policy_ignores_them(node: Node) -> None:
+async def test_an_agents_requested_count_has_no_effect_if_the_policy_ignores_it(node: Node) -> None:
     await answered(node, "g", approved=True)
     await policy(node, autoApproveAfterN="ignore", autoApproveFloor=1)
     found = await raised(node, "g", autoApproveAfterN=1)
@@ -268,7 +268,7 @@ async def test_only_rule_admins_and_admins_can_write_rules(node: Node, role: str
     assert admin.status_code == 201
 
 
-async def test_rules_apply_only_to_their_own_project(node: Node) -> None:
+async def test_rules_apply_only_in_their_own_project(node: Node) -> None:
     made = await rule(node, "*")
     await node.call("POST", "/api/projects", await node.token("admin"), json={"id": "other"})
     agent = await node.token("agent", project="other", name="elsewhere")
@@ -314,7 +314,7 @@ async def test_a_check_returns_the_outcome_without_creating_a_breakpoint(node: N
     assert listed.json()["items"] == []
 
 
-async def test_a_missing_agent_id_is_unknown_in_a_check(node: Node) -> None:
+async def test_a_check_treats_a_missing_agent_id_as_unknown(node: Node) -> None:
     await rule(node, "a(agentId != 'ci')")
     await rule(node, "b", "auto-approve")
     await rule(node, "b(agentId = 'ci')", "never-auto-approve")
@@ -348,7 +348,7 @@ async def test_retrying_an_auto_approved_creation_creates_no_second_breakpoint(n
 
 
 async def test_concurrent_rule_changes_apply_to_all_later_breakpoints(settings: Settings) -> None:
-    """After a client has created a rule, no node may decide without it."""
+    """After a client has created a rule, no node may make a decision without applying it."""
     async with running_node(settings) as one, running_node(settings) as two:
         two.tokens |= {"rule-writer": await writer(one), "agent": await one.token("agent")}
         wrong: list[Any] = []

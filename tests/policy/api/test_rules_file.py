@@ -143,7 +143,7 @@ WRONG: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-async def test_a_file_with_any_error_changes_nothing(node: Node, what: str) -> None:
+async def test_importing_a_file_with_any_error_changes_nothing(node: Node, what: str) -> None:
     await imported(node, file_of("standing.*"))
     before = await listed(node)
     for query in ({}, {"dryRun": "true"}, {"replace": "true"}):
@@ -153,7 +153,7 @@ async def test_a_file_with_any_error_changes_nothing(node: Node, what: str) -> N
 
 
 @pytest.mark.parametrize("query", ["dryrun=true", "dryRun=1", "dryRun=true&dryRun=false", "replace=yes", "why="])
-async def test_an_invalid_option_imports_nothing(node: Node, query: str) -> None:
+async def test_an_import_with_an_invalid_option_imports_nothing(node: Node, query: str) -> None:
     answer = await node.call("POST", f"{IMPORT}?{query}", await writer(node), json=file_of("a.*"))
     assert answer.status_code == 422, answer.text
     assert await listed(node) == []

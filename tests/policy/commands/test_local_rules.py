@@ -1,4 +1,4 @@
-"""The rule commands without a server use the local rules.json."""
+"""Without a server, the rule commands use the local rules.json."""
 
 import json
 from pathlib import Path

@@ -101,7 +101,7 @@ def test_json_output_contains_the_error_code_of_a_used_receipt(office: Desk, fet
     assert {"valid": False, "code": "receipt_used"}.items() <= json.loads(done.stdout).items()
 
 
-def test_verification_fails_if_the_content_differs_from_the_receipt(
+def test_verification_fails_if_the_content_does_not_match_the_receipt(
     office: Desk, fetched: Path, tmp_path: Path
 ) -> None:
     body = {"agentId": "tester", "payload": {"question": "Shall I?", "size": 3}}
@@ -159,7 +159,7 @@ def test_each_verification_failure_has_a_specific_error_message(tmp_path: Path) 
     assert "cannot be read" in refusal(tmp_path / "nowhere.json")
 
 
-def test_an_invalid_key_verifies_no_receipt(tmp_path: Path) -> None:
+def test_a_receipt_cannot_be_verified_with_an_invalid_key(tmp_path: Path) -> None:
     empty = tmp_path / "keys"
     empty.write_text("")
     broken = tmp_path / "broken"

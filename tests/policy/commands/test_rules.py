@@ -67,7 +67,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
 
 @pytest.fixture
 def office(running: Office) -> Iterator[Office]:
-    """The shared server; the rules of a test are removed after it."""
+    """The shared server, without rules from earlier tests."""
     yield running
     with running.writer() as writer:
         for each in writer.rules():
@@ -79,9 +79,6 @@ def decided(office: Office, gate: str, *, approved: bool, **asking: Any) -> str:
     with office.reviewer() as reviewer:
         (reviewer.approve if approved else reviewer.reject)(asked.id, comment="Looked at it.")
     return asked.id
-
-
-# ── breakpoint:… ──
 
 
 @pytest.mark.parametrize("command", [("breakpoint:{}",), ("breakpoint", "{}")])
@@ -168,9 +165,6 @@ def test_the_history_of_a_gate_includes_a_summary(office: Office) -> None:
     assert office.json("breakpoint:history", "--limit", "1")["count"] == 1
 
 
-# ── rule … ──
-
-
 def test_every_rule_command_is_recorded_in_the_history_with_its_reason(office: Office) -> None:
     made = office.json("rule", "add", "a.*", "--mode", "shadow", "--order", "7", "--why", "Trying it out.")
     rule_id = made["id"]
@@ -220,7 +214,7 @@ def test_a_check_explains_each_rule_and_the_value_of_each_predicate(office: Offi
         '         yes      gate.*  ←  "gate.pay"',
         "         yes      payload.amount < 100  ←  12",
         "         yes      risk = 'low'  ←  \"low\"",
-        f"shadow   {shadow} would have approved it.",
+        f"shadow   {shadow} would have approved the breakpoint.",
     ]
     unknown = office.call(*ask).stdout
     assert "Requires human approval. No rule matches gate.pay." in unknown
@@ -257,14 +251,11 @@ def test_a_change_without_any_fields_is_a_usage_error(office: Office) -> None:
 
 @pytest.mark.parametrize("command", ["show", "events", "enable", "disable", "remove"])
 @pytest.mark.parametrize("rule_id", [UNKNOWN, "nonsense", "rule-A/../../people"])
-def test_commands_on_a_nonexistent_rule_print_a_one_line_error(office: Office, command: str, rule_id: str) -> None:
+def test_commands_for_a_nonexistent_rule_print_a_one_line_error(office: Office, command: str, rule_id: str) -> None:
     done = office.call("rule", command, rule_id)
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith("Error: ")
     assert len(done.stderr.splitlines()) == 1
-
-
-# ── back-tests and shadow mode ──
 
 
 def test_a_backtest_lists_breakpoints_that_people_rejected(office: Office) -> None:
@@ -304,9 +295,6 @@ def test_a_shadow_rule_is_compared_with_human_decisions(office: Office) -> None:
     assert office.call("rule", "shadow", UNKNOWN).exit_code == 1
 
 
-# ── files ──
-
-
 def test_a_babysitter_rules_file_is_imported_only_once(office: Office, tmp_path: Path) -> None:
     path = tmp_path / "rules.json"
     path.write_text(json.dumps(BABYSITTER))
@@ -343,7 +331,7 @@ def test_an_export_can_be_imported_from_standard_input(office: Office) -> None:
     assert "removedAt" in office.json("rule", "show", extra)
 
 
-def test_a_file_with_invalid_rules_is_rejected_and_each_one_is_reported(office: Office) -> None:
+def test_a_file_with_invalid_rules_is_rejected_and_each_invalid_rule_is_reported(office: Office) -> None:
     rules = [{"pattern": p, "action": "auto-approve"} for p in ("fine.*", "a(tags = 'x')", "b(")]
     document = json.dumps({"schemaVersion": SCHEMA_VERSION, "rules": rules})
     done = office.call("rule", "import", "-", stdin=document)
@@ -372,8 +360,6 @@ def test_importing_an_invalid_rules_file_prints_the_reason(office: Office, text:
     assert said in done.stderr.replace("\n", " ")
 
 
-# ── errors ──
-
 WRITES = (
     ("rule", "add", "a.*"),
     ("rule", "remove", UNKNOWN),
@@ -392,7 +378,7 @@ READS = (
 
 
 @pytest.mark.parametrize("arguments", WRITES, ids=" ".join)
-def test_an_error_about_a_missing_permission_names_it(office: Office, arguments: tuple[str, ...]) -> None:
+def test_the_error_for_a_missing_permission_names_the_permission(office: Office, arguments: tuple[str, ...]) -> None:
     done = office.call(*arguments, token=office.reviewer_token)
     assert done.exit_code == 1
     assert "lacks the “write rules” permission" in done.stderr

@@ -1,4 +1,4 @@
-"""Unread or purged content is unknown: it counts neither as a match nor as its opposite."""
+"""Unread or purged content is unknown: it counts neither as a match nor as a mismatch."""
 
 from typing import Any
 
@@ -65,7 +65,7 @@ def test_breakpoints_that_require_a_person_are_stopped_without_reading_content(m
     assert trial("a.*", action="never-auto-approve").effect(past(**facts)) is Effect.ACTS
 
 
-def test_content_that_may_require_a_human_decision_is_read_only_if_necessary() -> None:
+def test_content_that_may_require_a_human_decision_is_not_read_unnecessarily() -> None:
     assert trial("a.*").effect(past(unread=CONTENT, loud=True)) is Effect.UNREAD
     assert trial("a.*").effect(past(unread=CONTENT, loud=True, risk="high")) is Effect.STOPPED
     assert trial("a.*").effect(past(hard_stop=True)) is Effect.STOPPED
@@ -90,7 +90,7 @@ def test_each_attribute_in_a_pattern_is_listed_once() -> None:
 
 
 @given(node=language.trees(language.predicates()), subject=language.subjects(), style=language.styles)
-def test_knowing_an_attribute_does_not_change_a_definite_match(
+def test_a_definite_result_does_not_change_when_unknown_attributes_become_known(
     node: language.Node, subject: Subject, style: language.Style
 ) -> None:
     pattern = parse(f"*({language.written(node, style)})")

@@ -18,7 +18,9 @@ from assent.policy.rule_warnings import warnings
         ("NOT (NOT payload.command startswith 'ls')", "ls; rm -rf ~"),
     ],
 )
-def test_a_partial_command_rule_warns_with_a_dangerous_command_that_it_approves(predicate: str, example: str) -> None:
+def test_the_warning_for_a_partial_command_rule_shows_a_dangerous_command_that_it_approves(
+    predicate: str, example: str
+) -> None:
     pattern = f"shell.*({predicate})"
     (said,) = warnings(pattern, "auto-approve")
     assert f"also approves {example!r}" in said
@@ -38,5 +40,5 @@ def test_a_partial_command_rule_warns_with_a_dangerous_command_that_it_approves(
         "shell.*(payload.path startswith 'src')", "shell.*(title startswith 'git')", "shell.*(((",
     ],
 )  # fmt: skip
-def test_rules_on_whole_commands_or_other_fields_do_not_warn(pattern: str) -> None:
+def test_rules_on_whole_commands_or_other_fields_have_no_warnings(pattern: str) -> None:
     assert warnings(pattern, "auto-approve") == []

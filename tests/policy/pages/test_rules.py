@@ -29,7 +29,7 @@ async def rita(node: Node) -> Visitor:
 
 
 async def send(browser: Visitor, path: str, address: str, typed: dict[str, str]) -> httpx2.Response:
-    """Open a page, and fill in and submit the form with this action URL; it also has a field named `action`."""
+    """Open a page, and fill in and submit the form with this action URL; the form also has a field named `action`."""
     form = (await browser.page(path)).form(address)
     return await browser.post(form.action, form.fields | typed)
 
@@ -143,7 +143,7 @@ async def test_people_without_write_permission_can_only_read_and_test_rules(node
     assert (rule["pattern"], rule["enabled"], rule["version"]) == ("a", True, 1)
 
 
-async def test_pages_of_nonexistent_rules_return_404(node: Node) -> None:
+async def test_pages_for_nonexistent_rules_return_404(node: Node) -> None:
     browser = await rita(node)
     for path in ("/rules/rule-0", "/rules/nonsense", "/rules/rule-0/remove", "/rules/rule-%00", f"/rules/{'x' * 300}"):
         assert (await browser.get(path)).status_code == 404, path
@@ -238,7 +238,7 @@ async def test_testing_a_pattern_saves_no_rule_and_keeps_the_form_values(node: N
     assert "a.*" in Page(back.text).text
 
 
-async def test_the_page_of_a_shadow_rule_lists_decisions_that_disagree_with_it(node: Node) -> None:
+async def test_the_page_for_a_shadow_rule_lists_decisions_that_disagree_with_the_rule(node: Node) -> None:
     browser = await rita(node)
     one = await write(browser, "deploy.*", mode="shadow")
     reviewer = await node.token("reviewer")

@@ -1,4 +1,4 @@
-"""The database itself protects receipts: keys and uses never change, and only approvals can be used."""
+"""The database itself protects receipts: keys and uses never change, and only approvals have usable receipts."""
 
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ async def test_receipt_keys_and_uses_are_never_deleted(node: Node, table: str) -
     assert await rows(node, f"SELECT count(*) FROM assent_{table}") == before == [(1,)]
 
 
-async def test_the_database_rejects_unapproved_and_repeated_uses_of_receipts(node: Node) -> None:
+async def test_the_database_rejects_repeated_receipt_uses_and_uses_without_an_approval(node: Node) -> None:
     breakpoint_id = await used(node)
     await refused(node, USE, id=await create(node), nonce="n")
     await refused(node, USE, id=breakpoint_id, nonce="n")

@@ -81,7 +81,7 @@ def payload_at_random(chance: random.Random) -> dict[str, Any]:
 
 
 async def populate(node: Node, clock: ManualClock) -> None:
-    """Create breakpoints of every kind with every outcome, many at the same time, and purge a third of them."""
+    """Create breakpoints of every kind with every outcome, many at the same instant, and purge a third of them."""
     chance = random.Random(20261116)
     people = (await person(node, "ann", "reviewer"), await person(node, "eve", "admin"))
     for n in range(SIZE):
@@ -119,7 +119,7 @@ async def purge(node: Node, clock: ManualClock) -> None:
 async def lived(
     node: Node, payload: dict[str, Any], top: dict[str, Any], *, end: str, people: tuple[Principal, Principal]
 ) -> None:
-    """Create a breakpoint, and bring it to the given outcome."""
+    """Create a breakpoint and bring it to the given outcome."""
     if end == "rule":
         made = await node.assent.database.write(adding(node, payload["breakpointId"]))
         await create(node, payload, **top)
@@ -287,7 +287,7 @@ async def test_the_sample_covers_every_outcome_and_effect(node: Node, clock: Man
     assert all(report.counts.outcomes[each] for each in Outcome)
 
 
-async def test_only_recent_breakpoints_of_the_project_are_scanned(node: Node, clock: ManualClock) -> None:
+async def test_only_recent_breakpoints_in_the_project_are_scanned(node: Node, clock: ManualClock) -> None:
     await node.assent.database.write(lambda tx: tx[Projects].add(Project("other", "Other", None, {}, clock.now())))
     await create(node, by=replace(AGENT, project="other", id="tok_other"))
     await create(node)
@@ -393,7 +393,7 @@ async def test_a_shadow_rule_is_compared_with_human_decisions(node: Node, clock:
     assert len(found.disagreements) == 1
 
 
-async def test_results_of_a_shadow_rule_before_its_last_change_do_not_count(node: Node, clock: ManualClock) -> None:
+async def test_a_shadow_rules_results_from_before_its_last_change_do_not_count(node: Node, clock: ManualClock) -> None:
     made = await node.assent.database.write(adding(node, "a.*", mode="shadow"))
     await create(node, {"breakpointId": "a.b"})
     change = partial(node.assent[RuleService].change, rule_id=made.id, by=RITA)

@@ -167,7 +167,7 @@ async def test_only_callers_who_can_see_a_breakpoint_get_its_receipt(node: Node)
         await issue(node, breakpoint_id, Principal(kind=Kind.SERVICE, id="s", name="s", project="default"))
 
 
-async def test_a_receipt_is_used_once_and_names_its_consumer(node: Node, clock: ManualClock) -> None:
+async def test_a_receipt_can_be_used_once_and_then_names_its_consumer(node: Node, clock: ManualClock) -> None:
     breakpoint_id = await approved(node, DEPLOYER)
     receipt = await issue(node, breakpoint_id)
     use = await consume(node, receipt, OTHER_AGENT)
@@ -200,7 +200,7 @@ async def test_exactly_one_of_many_concurrent_uses_of_a_receipt_succeeds(setting
             assert counted == [(1,)]
 
 
-async def test_a_retried_request_counts_as_the_same_use(node: Node, clock: ManualClock) -> None:
+async def test_a_retried_request_counts_as_the_same_use_of_a_receipt(node: Node, clock: ManualClock) -> None:
     receipt = await issue(node, await approved(node, DEPLOYER))
     once = Once("k", "f")
     first = await consume(node, receipt, once=once)
@@ -326,7 +326,7 @@ async def test_a_signed_receipt_for_a_rejected_breakpoint_is_invalid(node: Node)
         await consume(node, forged)
 
 
-async def test_nodes_creating_the_first_key_concurrently_get_the_same_one(settings: Settings) -> None:
+async def test_nodes_creating_the_first_key_concurrently_get_the_same_key(settings: Settings) -> None:
     async with running_node(settings) as one, running_node(settings) as two:
         found = await asyncio.gather(*(keys(node) for node in (one, two) * 10))
         breakpoint_id = await approved(one)
@@ -350,7 +350,7 @@ async def test_earlier_receipts_stay_valid_after_a_rotation(node: Node, clock: M
         await consume(node, replace(after, used=None))
 
 
-async def test_receipts_signed_by_a_revoked_key_are_invalid(node: Node) -> None:
+async def test_receipts_signed_with_a_revoked_key_are_invalid(node: Node) -> None:
     breakpoint_id = await approved(node)
     before = await issue(node, breakpoint_id)
     assert [each.state for each in await rotate(node, revoke=True)] == ["current", "revoked"]
@@ -389,8 +389,8 @@ async def test_postgresql_without_secret_keys_signs_nothing_and_names_the_missin
         assert await rows(node, "SELECT * FROM assent_receipt_keys") == []
 
 
-async def test_a_public_key_that_does_not_match_its_secret_signs_nothing(node: Node) -> None:
-    """If a person with write access to the database inserts their own key, no receipt may be issued for it."""
+async def test_nothing_is_signed_if_the_public_key_does_not_match_its_secret_key(node: Node) -> None:
+    """Otherwise, a person who can write to the database could insert their own key and have receipts issued for it."""
     breakpoint_id = await approved(node)
     await keys(node)
     other = public_key(bytes(32))

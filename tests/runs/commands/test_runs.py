@@ -99,7 +99,7 @@ def test_a_run_can_be_started_awaited_and_exported(desk: Desk, tmp_path: Path) -
     assert "empty" in again.stderr
 
 
-def test_a_failed_run_exits_with_1_and_can_be_retried(desk: Desk) -> None:
+def test_a_failed_run_results_in_exit_code_1_and_can_be_retried(desk: Desk) -> None:
     waiting = start("run", "start", "greeting", "--inputs", '{"name": "Bob"}', "--wait", env=desk.as_agent())
     assert waiting.stderr is not None
     run_id = waiting.stderr.readline().split()[1].rstrip(".")

@@ -50,7 +50,7 @@ def test_a_run_has_ended_if_it_is_done_failed_or_cancelled() -> None:
     assert {"done", "failed"} == SETTLED
 
 
-def test_a_new_run_has_no_starts_and_no_output() -> None:
+def test_a_new_run_has_not_started_and_has_no_output() -> None:
     assert (RUN.turn, RUN.starts, RUN.lines) == (0, 0, 0)
     assert (RUN.output, RUN.error, RUN.ended_at, RUN.due_at, RUN.cause) == (None, None, None, None, None)
 
@@ -86,7 +86,7 @@ def test_the_error_for_a_lost_lease_says_that_the_run_continues_elsewhere() -> N
         (QUESTION, (StepKind.BREAKPOINT, "go", "f1")),
     ],
 )
-def test_an_identical_replay_has_no_difference(step: Step, now: tuple[StepKind, str, str | None]) -> None:
+def test_an_identical_replay_has_no_differences(step: Step, now: tuple[StepKind, str, str | None]) -> None:
     assert difference(step, *now) is None
 
 
@@ -131,6 +131,6 @@ def test_steps_are_sorted_numerically_with_parents_first() -> None:
 
 
 @given(st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=4).map(tuple), unique=True))
-def test_any_step_paths_are_sorted_numerically(places: list[tuple[int, ...]]) -> None:
+def test_arbitrary_step_paths_are_sorted_numerically(places: list[tuple[int, ...]]) -> None:
     steps = [replace(STEP, path=".".join(map(str, place))) for place in places]
     assert [each.path for each in in_order(steps)] == [".".join(map(str, place)) for place in sorted(places)]

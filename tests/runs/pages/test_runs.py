@@ -190,7 +190,7 @@ async def test_the_run_list_can_be_filtered_and_paginated(works: Works) -> None:
         assert (await ann.get(f"/runs?{bad}")).status_code == 422
 
 
-async def test_only_its_starter_or_an_admin_can_cancel_a_run(works: Works) -> None:
+async def test_only_an_admin_or_the_person_who_started_a_run_can_cancel_it(works: Works) -> None:
     works.write("asking", ASKING)
     ann, bea = await signed_in(works.node, "ann"), await signed_in(works.node, "bea")
     viewer, admin = await signed_in(works.node, "vic", "viewer"), await signed_in(works.node, "ada", "admin")

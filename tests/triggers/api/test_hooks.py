@@ -1,4 +1,4 @@
-"""Webhooks of sources: events are verified and stored once, and all unavailable sources respond alike."""
+"""Source webhooks: events are verified and stored once, and all unavailable sources return identical responses."""
 
 import asyncio
 import json
@@ -90,7 +90,7 @@ def outside(node: Node, clock: ManualClock) -> Outside:
     return Outside(node, clock)
 
 
-async def test_a_signed_event_is_stored_completely(outside: Outside) -> None:
+async def test_a_signed_event_is_stored_in_full(outside: Outside) -> None:
     source = await outside.source("shop")
     answer = await outside.push()
     assert answer.status_code == 202, answer.text
@@ -162,7 +162,7 @@ async def test_unknown_disabled_and_removed_sources_return_identical_404s(outsid
     assert await outside.events() == []
 
 
-async def test_a_source_is_reachable_by_name_in_the_default_project_and_by_id_in_all(outside: Outside) -> None:
+async def test_a_source_is_reachable_by_name_in_the_default_project_and_by_id_in_all_projects(outside: Outside) -> None:
     await outside.node.assent.database.write(
         lambda tx: tx[Projects].add(replace(tx[Projects].get("default"), id="shop", name="Shop"))
     )
@@ -173,7 +173,7 @@ async def test_a_source_is_reachable_by_name_in_the_default_project_and_by_id_in
     assert [each.source for each in await outside.events("shop")] == ["theirs"]
 
 
-async def test_a_source_named_after_the_id_of_another_does_not_receive_its_events(outside: Outside) -> None:
+async def test_a_source_named_after_another_sources_id_does_not_receive_that_sources_events(outside: Outside) -> None:
     theirs = await outside.source("theirs")
     await outside.source(theirs.id)
     await outside.push(theirs.id)
@@ -296,7 +296,7 @@ async def test_a_source_with_an_unreadable_secret_asks_senders_to_retry(
     assert (await outside.push()).status_code == 202
 
 
-async def test_an_event_without_a_type_is_named_after_its_source(outside: Outside) -> None:
+async def test_the_default_event_type_contains_the_sources_name(outside: Outside) -> None:
     await outside.source("deploys", "webhook", verify="bearer")
     answer = await outside.post("/hooks/deploys", b'{"ok": true}', {"authorization": f"Bearer {SECRET}"})
     assert answer.status_code == 202, answer.text

@@ -1,4 +1,4 @@
-"""Trigger events over the API: why each matched or not, replays, and tests."""
+"""Trigger events over the API: why each trigger did or did not match, replays, and dry runs."""
 
 from typing import Any
 
@@ -74,7 +74,7 @@ async def test_an_event_shows_its_matches_its_runs_and_its_payload(node: Node) -
     assert [each["id"] for each in shown["chain"]] == [event_id]
 
 
-async def test_a_run_shows_its_cause_and_can_be_filtered_by_it(node: Node) -> None:
+async def test_runs_show_their_cause_and_can_be_filtered_by_it(node: Node) -> None:
     await trigger(node)
     event_id = await pushed(node)
     await good(node, "POST", "/api/runs", {"process": "fix-ci"})
@@ -221,7 +221,7 @@ async def test_firings_can_be_listed_counted_retried_and_discarded(node: Node) -
         assert code(await admin(node, "GET", f"/api/firings?{wrong}")) == (422, "invalid_request")
 
 
-async def test_events_and_firings_of_another_project_are_hidden(node: Node) -> None:
+async def test_events_and_firings_in_another_project_are_hidden(node: Node) -> None:
     await trigger(node)
     event_id = await pushed(node)
     [firing] = (await good(node, "GET", "/api/firings"))["items"]

@@ -1,4 +1,4 @@
-"""Sources and triggers over the API: creating, changing and suspending them; secrets only as references."""
+"""Sources and triggers over the API: they can be created, changed and suspended, and secrets must be references."""
 
 from typing import Any
 
@@ -93,7 +93,7 @@ async def test_a_source_that_misses_its_expected_interval_is_reported_as_silent(
     assert (await good(node, "GET", "/api/sources/shop"))["silent"] is True
 
 
-async def test_the_next_times_of_a_schedule_account_for_daylight_saving_time(node: Node) -> None:
+async def test_the_upcoming_times_of_a_schedule_account_for_daylight_saving_time(node: Node) -> None:
     await good(node, "POST", "/api/sources", {"name": "nightly", "kind": "schedule", "settings": NEW_YORK})
     [shown] = (await good(node, "GET", "/api/schedules?count=100"))["items"]
     assert (shown["source"], shown["cron"], shown["timezone"]) == ("nightly", "30 2 * * *", "America/New_York")

@@ -258,7 +258,7 @@ esac
 
 
 @pytest.mark.usefixtures("newer_git")
-def test_newer_git_versions_get_their_hooks_in_the_configuration(work: Repository) -> None:
+def test_in_newer_git_versions_hooks_are_installed_in_the_configuration(work: Repository) -> None:
     path = put(work, "post-merge", OWN["plain"])
     before, config = files(work), (work.folder / ".git" / "config").read_text()
     assert hooks("install", work)["installed"]

@@ -1,4 +1,4 @@
-"""assent.yaml is validated without a server, and all problems are reported with their lines."""
+"""assent.yaml is validated without a server, and all problems are reported with their line numbers."""
 
 import json
 from pathlib import Path
@@ -57,7 +57,7 @@ def test_a_valid_file_is_reported_as_valid() -> None:
     assert done.stdout == "✓ assent.yaml is valid: 1 sources, 1 triggers, 0 channels, 0 routes.\n"
 
 
-def test_all_problems_are_reported_with_their_lines(path: Path) -> None:
+def test_all_problems_are_reported_with_their_line_numbers(path: Path) -> None:
     path.write_text(BAD)
     done = here("trigger", "validate", "--json")
     told = json.loads(done.stdout)

@@ -232,7 +232,7 @@ def test_an_event_can_be_replayed_and_a_held_firing_discarded(office: Desk, push
     call(office, "trigger", "resume", "fix-red-main")
 
 
-def test_the_next_times_of_a_schedule_are_shown_in_its_time_zone(office: Desk) -> None:
+def test_the_upcoming_times_of_a_schedule_are_shown_in_its_time_zone(office: Desk) -> None:
     call_json(
         office, "source", "add", "nightly", "--kind", "schedule",
         "--set", "cron=30 2 * * *", "--set", "timezone=America/New_York",

@@ -47,7 +47,7 @@ def test_a_value_is_redacted_if_its_key_names_a_secret(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["title", "tokenize", "secretary", "passenger", "keyboard", "monkey", "token_count"])
-def test_values_of_other_keys_are_kept(key: str) -> None:
+def test_values_of_ordinary_keys_are_kept(key: str) -> None:
     assert BUILT_IN({key: "hunter2", "password": "x"}) == {key: "hunter2", "password": HIDDEN}
 
 
@@ -114,7 +114,7 @@ def test_secrets_are_redacted_in_every_structure(what: str) -> None:
     assert FOUND not in json.dumps(BUILT_IN(SHAPES[what]))
 
 
-def test_a_number_is_redacted_under_password_but_not_under_tokens() -> None:
+def test_a_number_is_redacted_for_the_key_password_but_not_for_the_key_tokens() -> None:
     assert BUILT_IN({"password": 48151623, "tokens": 48151623}) == {"password": HIDDEN, "tokens": 48151623}
 
 

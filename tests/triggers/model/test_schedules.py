@@ -1,4 +1,4 @@
-"""When a schedule fires, which missed times are caught up, and its settings, all to the second."""
+"""When a schedule fires, which missed times are caught up, and its settings, with exact times."""
 
 from datetime import UTC
 from itertools import islice, pairwise
@@ -77,7 +77,7 @@ def test_a_time_of_day_follows_daylight_saving_time() -> None:
 
 @pytest.mark.parametrize("start", ["2027-10-31T00:15:00Z", "2027-10-31T00:30:00Z", "2027-10-31T00:45:00Z"])
 def test_a_time_that_occurs_twice_fires_once(start: str) -> None:
-    """In that night, 02:30 occurs twice in Berlin, at 00:30 and 01:30 UTC."""
+    """On that night, 02:30 occurs twice in Berlin, at 00:30 and 01:30 UTC."""
     days = ["2027-10-31T00:30", "2027-11-01T01:30", "2027-11-02T01:30"]
     expected = days[:2] if start < f"{days[0]}:00Z" else days[1:]
     assert following("30 2 * * *", start, 2, BERLIN) == expected
@@ -88,7 +88,7 @@ def test_a_time_that_occurs_twice_fires_once(start: str) -> None:
     st.sampled_from(["UTC", BERLIN, "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca"]),
     st.integers(at("01-01T00:00:00"), at("12-31T00:00:00")),
 )
-def test_times_are_in_order_and_independent_of_the_starting_point(cron: str, zone: str, start: int) -> None:
+def test_scheduled_times_are_in_order_and_independent_of_the_starting_point(cron: str, zone: str, start: int) -> None:
     schedule = read({"cron": cron, "timezone": zone})
     found = list(islice(schedule.after(start), 12))
     assert all(before < then for before, then in pairwise([start, *found]))
@@ -177,7 +177,7 @@ def test_the_error_for_an_invalid_setting_points_to_it(name: str, value: object,
     assert refused.value.details == {"errors": [{"pointer": f"/settings/{name}", "detail": said}]}
 
 
-def test_a_missing_expression_is_rejected_and_unsupported_every_gets_a_hint() -> None:
+def test_the_error_for_a_missing_expression_or_an_unsupported_shortcut_says_what_to_enter() -> None:
     with pytest.raises(InvalidRequest, match=r"^/settings/cron: must be a cron expression"):
         read({})
     for line in ("@every 5m", "@every"):
@@ -186,7 +186,7 @@ def test_a_missing_expression_is_rejected_and_unsupported_every_gets_a_hint() ->
 
 
 def test_jitter_is_the_same_on_every_node_and_in_every_version() -> None:
-    """During an update, nodes running two versions check the same schedule."""
+    """During an update, nodes running different versions check the same schedule."""
     schedule = read({"cron": "@hourly", "jitter": "30m"})
     ticks = [tick_at(schedule, at(f"05-05T{hour:02}:00:00"), "src_1") for hour in range(10, 14)]
     assert [iso(each)[11:19] for each in ticks] == ["10:15:36", "11:01:30", "12:02:43", "13:24:27"]
@@ -206,7 +206,7 @@ def test_without_jitter_a_schedule_fires_on_time() -> None:
     assert tick_at(read({"cron": "@hourly"}), instant, "src_1") == instant
 
 
-def test_the_last_time_of_a_schedule_can_use_the_full_jitter() -> None:
+def test_the_last_time_in_a_schedule_can_be_delayed_by_the_full_jitter() -> None:
     schedule, instant = Schedule(NEVER, UTC, 3), at("05-05T10:00:00")
     late = {tick_at(schedule, instant, f"src_{n}") - instant for n in range(20)}
     assert late == {0, SECOND, 2 * SECOND, 3 * SECOND}
@@ -223,14 +223,14 @@ def test_a_new_schedule_fires_at_its_next_time() -> None:
 
 @pytest.mark.parametrize("missed", ["last", "skip", "all"])
 @pytest.mark.parametrize("late", [0, 1, 30 * SECOND, MINUTE])
-def test_a_time_up_to_a_minute_late_always_fires(missed: str, late: int) -> None:
+def test_a_time_that_is_up_to_a_minute_late_always_fires(missed: str, late: int) -> None:
     schedule = read({"cron": "@hourly", "missed": missed, "max_age": "0s"})
     found = due(schedule, at("05-05T10:00:00"), at("05-05T10:00:00") + late, "src_1")
     assert found == Due((at("05-05T10:00:00"),), at("05-05T11:00:00"))
 
 
 @pytest.mark.parametrize(("missed", "expected"), [("last", ["05-05T10:00"]), ("skip", []), ("all", ["05-05T10:00"])])
-def test_a_time_more_than_a_minute_late_counts_as_missed(missed: str, expected: list[str]) -> None:
+def test_a_time_that_is_more_than_a_minute_late_counts_as_missed(missed: str, expected: list[str]) -> None:
     schedule = read({"cron": "@hourly", "missed": missed})
     found = due(schedule, at("05-05T10:00:00"), at("05-05T10:01:00") + 1, "src_1")
     assert (told(found), found.next_at) == (expected, at("05-05T11:00:00"))
@@ -259,7 +259,7 @@ def test_missed_times_without_a_current_one_are_caught_up_as_configured(missed: 
     assert (told(found), found.next_at) == (expected, at("05-05T13:00:00"))
 
 
-def test_two_current_times_both_fire_under_every_setting() -> None:
+def test_two_current_times_both_fire_with_every_setting() -> None:
     for missed in Missed:
         schedule = read({"cron": "* * * * *", "missed": missed.value})
         found = due(schedule, at("05-05T10:00:00"), at("05-05T10:01:00"), "src_1")
@@ -330,7 +330,7 @@ def test_a_delayed_time_is_reported_without_its_jitter(missed: str, late: int) -
     assert len(due(schedule, tick, tick + MINUTE + 1, name).instants) == (1 if missed == "last" else 0)
 
 
-def test_the_age_of_a_missed_time_starts_after_its_jitter() -> None:
+def test_the_age_of_a_missed_time_is_measured_from_the_end_of_its_jitter() -> None:
     schedule = read({"cron": "@hourly", "missed": "all", "jitter": "30m", "max_age": "1h"})
     instant = at("05-05T10:00:00")
     name = source_late_by(schedule, instant, 1_700)

@@ -57,7 +57,7 @@ def test_the_run_mark_never_changes() -> None:
     assert MARK == "assent-run:"
 
 
-def test_identical_bodies_are_the_same_event_for_ten_minutes() -> None:
+def test_identical_bodies_count_as_the_same_event_for_ten_minutes() -> None:
     assert WINDOW == 600_000_000
 
 
@@ -99,7 +99,7 @@ def test_each_attribute_supports_the_operators_of_its_type(names: list[str], tak
                 parse(f"*({name} {each})", EVENT_ATTRIBUTES)
 
 
-def test_other_attributes_are_rejected() -> None:
+def test_unknown_attributes_are_rejected() -> None:
     assert set(EVENT_ATTRIBUTES) == {*SINGLE_TEXTS, *LISTS_OF_TEXTS, *NUMBERS, "data"}
     with pytest.raises(PatternError, match=r"color is not an attribute"):
         parse("*(color = 'red')", EVENT_ATTRIBUTES)

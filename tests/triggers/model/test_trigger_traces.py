@@ -72,7 +72,7 @@ def test_a_disabled_trigger_is_not_evaluated() -> None:
 
 
 @pytest.mark.parametrize("state", [TriggerState.ENABLED, TriggerState.SUSPENDED])
-def test_a_suspended_trigger_is_evaluated_because_its_events_queue(state: TriggerState) -> None:
+def test_a_suspended_trigger_is_evaluated_because_its_events_are_queued(state: TriggerState) -> None:
     assert kept("*", state=state)["matched"] is True
     assert "note" not in kept("*", state=state)
 
@@ -84,7 +84,7 @@ def test_the_error_for_an_unreadable_pattern_is_stored() -> None:
 
 
 def test_the_note_of_an_invalid_trigger_is_stored_as_its_problem() -> None:
-    problem = "Its pattern is no longer valid: process fix-ci not found"
+    problem = "The trigger's pattern is no longer valid: process fix-ci not found"
     expected: dict[str, Any] = {"trigger": "fix", "matched": False, "findings": [], "problem": problem}
     assert kept("", note="process fix-ci not found") == expected
 

@@ -1,4 +1,4 @@
-"""Defaults of triggers, names and digests that never change, and exact text limits."""
+"""Trigger defaults, names and digests that never change, and exact text limits."""
 
 import hashlib
 from enum import StrEnum
@@ -111,7 +111,7 @@ def test_a_key_of_500_characters_is_unchanged() -> None:
 
 
 def test_a_longer_key_is_truncated_and_ends_in_a_digest() -> None:
-    """Keys are stored, so in a different form, events that have already fired would fire again after an update."""
+    """Keys are stored, so if their format changed, triggers would fire again for the same events after an update."""
     long = "k" * 501
     assert key_of("{{ event.title }}", happened({"title": long})) == "k" * 435 + "#" + sha(long)
     assert once_of(trigger(once="{{ event.title }}"), happened({"title": long})) == "k" * 435 + "#" + sha(long)

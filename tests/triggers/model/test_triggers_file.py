@@ -44,7 +44,7 @@ def test_all_fields_of_a_trigger_are_parsed() -> None:
     )
 
 
-def test_a_trigger_needs_only_three_fields() -> None:
+def test_a_trigger_requires_only_three_fields() -> None:
     assert checked(LEAST) == Trigger(name="fix", on="github.push", run="fix-ci")
 
 

@@ -59,9 +59,7 @@ def refusal(more: dict[str, Any]) -> str:
     ],
     ids=lambda value: None if isinstance(value, str) else str(value)[:40],
 )
-def test_each_field_of_a_trigger_has_an_exact_limit(
-    taken: dict[str, Any], refused: dict[str, Any], sentence: str
-) -> None:
+def test_each_trigger_field_has_an_exact_limit(taken: dict[str, Any], refused: dict[str, Any], sentence: str) -> None:
     checked(LEAST | taken)
     assert refusal(refused).startswith(sentence)
 
@@ -83,7 +81,7 @@ def test_each_field_of_a_trigger_has_an_exact_limit(
     ],
     ids=str,
 )  # fmt: skip
-def test_each_field_of_a_debounce_has_an_exact_limit(taken: Any, refused: Any, sentence: str) -> None:
+def test_each_debounce_field_has_an_exact_limit(taken: Any, refused: Any, sentence: str) -> None:
     assert checked(LEAST | {"debounce": taken}).debounce is not None
     assert refusal({"debounce": refused}).startswith(sentence)
 
@@ -117,7 +115,7 @@ def test_the_default_maximum_wait_is_ten_times_the_quiet_period(written_as: Any,
     ],
     ids=str,
 )  # fmt: skip
-def test_each_field_of_a_concurrency_has_an_exact_limit(taken: Any, refused: Any, sentence: str) -> None:
+def test_each_concurrency_field_has_an_exact_limit(taken: Any, refused: Any, sentence: str) -> None:
     assert checked(LEAST | {"concurrency": taken}).concurrency is not None
     assert refusal({"concurrency": refused}).startswith(sentence)
 
@@ -167,7 +165,7 @@ def test_the_default_concurrency_is_one_run(written_as: Any, read: Concurrency) 
     ],
     ids=lambda value: str(value)[:40],
 )  # fmt: skip
-def test_each_field_of_a_hold_has_an_exact_limit(taken: Any, refused: Any, sentence: str) -> None:
+def test_each_hold_field_has_an_exact_limit(taken: Any, refused: Any, sentence: str) -> None:
     assert checked(LEAST | {"hold": taken}).hold is not None
     assert refusal({"hold": refused}).startswith(sentence)
 
@@ -207,7 +205,7 @@ def test_a_hold_applies_to_all_events_and_names_no_expert_by_default(written_as:
     ],
     ids=str,
 )
-def test_each_field_of_a_breaker_has_an_exact_limit(taken: Any, refused: Any, sentence: str) -> None:
+def test_each_breaker_field_has_an_exact_limit(taken: Any, refused: Any, sentence: str) -> None:
     checked(LEAST | {"breaker": taken})
     assert refusal({"breaker": refused}).startswith(sentence)
 

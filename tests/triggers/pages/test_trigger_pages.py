@@ -180,7 +180,7 @@ async def test_a_trigger_can_be_created_suspended_resumed_edited_and_removed(nod
         ({"max_depth": "99"}, "max_depth", "must be a whole number"),
     ],
 )
-async def test_errors_are_shown_at_their_field_and_the_input_is_kept(
+async def test_errors_are_shown_next_to_their_fields_and_the_input_is_kept(
     node: Node, typed: dict[str, str], control: str, said: str
 ) -> None:
     browser = await ruler(node)
@@ -261,7 +261,7 @@ async def test_a_trigger_can_be_created_from_an_event(node: Node) -> None:
     assert "Matches 1 of 1 event." in Page(answer.text).text
 
 
-async def test_an_event_page_shows_its_matches_and_links_to_its_run_and_back(node: Node) -> None:
+async def test_an_event_page_shows_the_matches_and_links_to_the_run_which_links_back(node: Node) -> None:
     browser = await ruler(node)
     await write(browser)
     await write(browser, id="only-dev", on="github.workflow-run.completed(branch = 'dev' AND actor = 'ann')")
@@ -276,7 +276,7 @@ async def test_an_event_page_shows_its_matches_and_links_to_its_run_and_back(nod
     assert "branch = 'dev'" in page.text
     assert "not given" in page.text, "nobody said who the actor is"
     assert "x-github-event" in page.text
-    assert "outsiders may have written parts of it" in page.text
+    assert "outsiders may have written parts of this payload" in page.text
     (run,) = await node.assent.database.read(lambda tx: tx[Runs].page("default", {}, before=None, limit=2))
     assert f"/runs/{run.id}" in page.links()
     for path in ("/runs", "/runs?trigger=fix-red-main", f"/runs/{run.id}"):
@@ -365,7 +365,7 @@ async def test_a_chain_links_a_run_to_the_event_it_caused_and_back(node: Node) -
 
 async def test_failed_firings_can_be_retried_or_discarded_and_held_ones_show_the_reason(node: Node) -> None:
     browser = await ruler(node)
-    assert "No trigger has fired yet" in (await browser.page("/firings")).text
+    assert "No triggers have fired yet" in (await browser.page("/firings")).text
     assert "No failed firings" in (await browser.page("/firings?state=dead")).text
     one = await write(browser, hold="yes")
     (event,) = await arrive(node, await source(node), red())
@@ -438,7 +438,7 @@ async def test_a_source_can_be_created_changed_disabled_and_removed(node: Node) 
         ({"others": '{"colour": "red"}'}, "others", "colour: is not one of"),
     ],
 )
-async def test_errors_in_a_source_are_shown_at_their_field(
+async def test_errors_in_a_source_are_shown_next_to_their_fields(
     node: Node, typed: dict[str, str], control: str, said: str
 ) -> None:
     browser = await signed_in(node, "mia", "admin")
@@ -478,7 +478,7 @@ async def test_rejections_and_silence_are_shown_on_the_sources_page(node: Node, 
     assert "No events for longer than" in (await browser.page("/sources")).text
 
 
-async def test_the_schedule_page_shows_the_next_times_in_local_time_and_utc(node: Node) -> None:
+async def test_the_schedule_page_shows_upcoming_times_in_local_time_and_utc(node: Node) -> None:
     browser = await signed_in(node, "vera", "viewer")
     assert "No schedules yet" in (await browser.page("/schedule")).text
     await source(node, "nightly", "schedule", settings={"cron": "30 2 * * *", "timezone": "Europe/Paris"})
@@ -490,7 +490,7 @@ async def test_the_schedule_page_shows_the_next_times_in_local_time_and_utc(node
     assert "must have five fields" in page
 
 
-def test_ticks_show_how_many_times_were_missed_before_them() -> None:
+def test_each_tick_shows_how_many_scheduled_times_were_missed_before_it() -> None:
     hourly = schedules.read({"cron": "0 * * * *"})
     hour = 3600 * 1_000_000
 

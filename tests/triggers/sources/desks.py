@@ -32,7 +32,7 @@ class PlainDesk:
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     writers: dict[str, str] = field(default_factory=dict[str, str])
     stolen: int = 0
-    """The number of times that another node stores its events first."""
+    """How many times another node will store its events first."""
     failing: Exception | None = None
 
     async def next(self) -> Arrived:

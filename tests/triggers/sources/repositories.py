@@ -1,4 +1,4 @@
-"""Real repositories, and a Git that ignores the configuration of the machine."""
+"""Real repositories, and a Git that ignores the machine's configuration."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ class Repository:
         )
 
     def commit(self, message: str, **files: str) -> str:
-        """Commit a file for each keyword, with the hyphen replaced by a dot in its name, and return the commit hash."""
+        """Commit a file for each keyword argument, replacing hyphens in its name with dots; return the hash."""
         for name, content in (files or {"file-txt": message}).items():
             path = self.folder / name.replace("-", ".")
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -63,7 +63,7 @@ SIGNED: dict[str, Callable[[bytes], dict[str, str]]] = {
     "jenkins": lambda _: {},
 }
 KEYS = {"jenkins": SECRET}
-"""The last part of the URL, for senders that cannot sign."""
+"""The secret at the end of the URL, for senders that cannot sign."""
 
 
 def golden(kind: str, name: str) -> dict[str, Any]:

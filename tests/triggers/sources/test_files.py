@@ -1,4 +1,4 @@
-"""Watched files: related changes are one event, touching is not a change, and downtime does not lose changes."""
+"""Watched files: related changes are one event, touching a file is not a change, and downtime loses no changes."""
 
 import asyncio
 import os
@@ -194,7 +194,7 @@ async def test_a_missing_folder_is_reported_as_not_found(folder: Path) -> None:
         await source(folder / "missing").watch(PlainDesk())
 
 
-async def test_a_disappearing_folder_is_an_error_and_does_not_report_its_files(folder: Path) -> None:
+async def test_a_folder_that_disappears_is_an_error_and_its_files_are_not_reported(folder: Path) -> None:
     desk = PlainDesk()
     async with watched(source(folder), desk) as task:
         shutil.move(folder, folder.parent / "elsewhere")

@@ -1,4 +1,4 @@
-"""Events of a Git repository: merges, successful pushes and received refs, and nothing else."""
+"""Events from a Git repository: merges, successful pushes and received refs, and nothing else."""
 
 import asyncio
 import shutil
@@ -28,7 +28,7 @@ def source(repo: Repository, **settings: Any) -> Watcher:
 
 @dataclass
 class Pair:
-    """A working repository with hooks, its remote, and the clone of a colleague."""
+    """A working repository with hooks, its remote, and a colleague's clone."""
 
     work: Repository
     remote: Repository
@@ -250,7 +250,7 @@ async def test_unusual_branch_folder_and_file_names_are_reported_unchanged(tmp_p
     assert not (pair.work.folder / "pwned").exists()
 
 
-async def test_events_are_reported_while_watching(pair: Pair) -> None:
+async def test_events_are_reported_while_the_repository_is_watched(pair: Pair) -> None:
     async with watched(source(pair.work), pair.desk):
         for n in range(3):
             pair.work.commit(f"Number {n}")

@@ -42,14 +42,14 @@ async def refused(work: Repository) -> str:
 
 
 @pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
-async def test_the_lock_of_a_spool_does_not_overwrite_linked_files(work: Repository, precious: Path, link: Any) -> None:
+async def test_locking_a_spool_does_not_overwrite_linked_files(work: Repository, precious: Path, link: Any) -> None:
     (work.spool / ".lock").unlink(missing_ok=True)
     link(work.spool / ".lock", precious)
     assert "was not created by Assent" in await refused(work)
     assert precious.read_text() == "do not touch"  # noqa: ASYNC240  # blocking the loop is harmless in a test
 
 
-async def test_a_lock_file_of_another_program_is_not_changed(work: Repository) -> None:
+async def test_another_programs_lock_file_is_not_changed(work: Repository) -> None:
     (work.spool / ".lock").write_text("somebody's notes")
     assert "was not created by Assent" in await refused(work)
     assert (work.spool / ".lock").read_text() == "somebody's notes"
@@ -118,7 +118,7 @@ def test_programs_specified_by_a_repository_are_never_run(work: Repository, tmp_
     assert not ran.exists()
 
 
-def test_containers_with_equal_process_ids_write_separate_records(work: Repository, tmp_path: Path) -> None:
+def test_containers_with_identical_process_ids_write_separate_records(work: Repository, tmp_path: Path) -> None:
     """Each container numbers its own processes, so two processes can have the same ID in the same second."""
     programs = tmp_path / "programs"
     programs.mkdir()

@@ -95,7 +95,7 @@ def test_times_are_parsed_in_every_supported_format(given_: Any, read: int | Non
     assert moment(given_) == read
 
 
-def test_branches_commits_conclusions_and_words_are_normalized() -> None:
+def test_branches_commits_conclusions_and_event_names_are_normalized() -> None:
     assert [branch_of(each) for each in ("refs/heads/a/b", "refs/tags/v1", "main", None)] == ["a/b", None, "main", None]
     assert [commit(each) for each in ("0" * 40, "abc", None)] == [None, "abc", None]
     words = ("FAILED", "Canceled", "success", "UNSTABLE", "odd", None)

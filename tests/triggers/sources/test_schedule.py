@@ -48,7 +48,7 @@ SPRING, AUTUMN = "2027-03-14T00:00:00-05:00", "2027-11-07T00:00:00-04:00"
         pytest.param("0 0 29 2 *", SPRING, ["2028-02-29T05:00", "2032-02-29T05:00"], id="leap days"),
     ],
 )
-def test_the_next_times_of_an_expression_are_as_expected(cron: str, start: str, expected: list[str]) -> None:
+def test_an_expression_produces_the_expected_times(cron: str, start: str, expected: list[str]) -> None:
     assert after(start, 2, cron, NEW_YORK) == expected
 
 
@@ -104,7 +104,7 @@ def test_the_schedule_source_is_driven_by_the_clock() -> None:
     st.integers(min_value=0, max_value=7200),
     st.integers(min_value=1_790_000_000, max_value=1_830_000_000),
 )
-def test_jitter_keeps_the_order_and_is_deterministic(cron: str, zone: str, jitter: int, start: int) -> None:
+def test_jitter_preserves_the_order_and_is_deterministic(cron: str, zone: str, jitter: int, start: int) -> None:
     schedule = read({"cron": cron, "timezone": zone, "jitter": f"{jitter}s"})
     found = list(islice(schedule.after(start * SECOND), 20))
     ticks = [tick_at(schedule, each, "src_1") for each in found]
@@ -143,7 +143,7 @@ def test_missed_schedule_times_are_caught_up_as_configured(missed: str, down_sin
 
 
 @pytest.mark.parametrize(("missed", "count"), [("skip", 0), ("last", 1), ("all", 3)])
-def test_a_time_over_a_minute_late_counts_as_missed(missed: str, count: int) -> None:
+def test_a_time_that_is_over_a_minute_late_counts_as_missed(missed: str, count: int) -> None:
     schedule = read({"cron": "@hourly", "missed": missed})
     late = from_iso("2027-06-10T12:01:01Z")
     assert len(due(schedule, from_iso("2027-06-10T10:00:00Z"), late, "src_1").instants) == count

@@ -48,12 +48,12 @@ def incoming(body: bytes, **headers: str) -> Incoming:
         ("x-hub-signature", b"Hello World!", "a4771c39fbe90f317c7824e83ddef3caae9cb3d976c214ace1f2937e133263c9"),
     ],
 )
-def test_the_examples_published_by_providers_verify(header: str, body: bytes, digest: str) -> None:
+def test_the_example_signatures_published_by_providers_are_accepted(header: str, body: bytes, digest: str) -> None:
     check = hub(header, secrets())
     assert check(Incoming({header: f"sha256={digest}"}, body, NOW), None).how == "hmac-sha256"
 
 
-def test_the_circleci_example_verifies_and_unknown_versions_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_circleci_example_is_accepted_and_unknown_versions_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOOK_SECRET", "secret")
     right = "734cc62f32841568f45715aeb9f4d7891324e6d948e4c6c60c0621cdac48623a"
     check = circleci(secrets())
@@ -64,7 +64,7 @@ def test_the_circleci_example_verifies_and_unknown_versions_are_ignored(monkeypa
             check(incoming(b"hello world", circleci_signature=header), None)
 
 
-def test_the_slack_example_verifies_as_a_custom_hmac(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_slack_example_is_accepted_as_a_custom_hmac(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOOK_SECRET", "8f742231b10e8888abcd99yyyzzz85a5")
     settings = {
         "verify": "hmac",
@@ -156,7 +156,7 @@ def test_both_secrets_are_accepted_during_a_rotation(kind: str, monkeypatch: pyt
     assert made.take(Incoming(SIGNED[kind](BODY), BODY, NOW), key=KEYS.get(kind)), "secrets must be read each time"
 
 
-def test_an_unreadable_secret_does_not_affect_the_others(tmp_path: Path) -> None:
+def test_an_unreadable_secret_does_not_affect_other_secrets(tmp_path: Path) -> None:
     gone = tmp_path / "old"
     gone.write_text("old secret")
     made = source("github", {"secrets": [f"file:{gone}", "env:HOOK_SECRET"]})
@@ -164,7 +164,7 @@ def test_an_unreadable_secret_does_not_affect_the_others(tmp_path: Path) -> None
     assert made.take(Incoming(SIGNED["github"](BODY), BODY, NOW), key=None)
 
 
-def test_requests_are_unavailable_but_not_rejected_without_a_readable_secret(
+def test_a_source_without_a_readable_secret_is_unavailable_instead_of_rejecting_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "secret"
@@ -225,7 +225,7 @@ def test_only_the_exact_secret_is_accepted_as_a_path_or_token(guess: str) -> Non
 
 
 @pytest.mark.parametrize(("encoding", "prefix"), [("hex", ""), ("hex", "sha256="), ("base64", "")])
-def test_an_hmac_is_read_in_its_configured_encoding(encoding: str, prefix: str) -> None:
+def test_an_hmac_is_decoded_from_its_configured_encoding(encoding: str, prefix: str) -> None:
     from base64 import b64encode  # noqa: PLC0415
 
     digest = bytes.fromhex(hexed(BODY))

@@ -38,7 +38,7 @@ def test_a_standard_webhook_defines_its_own_type_time_and_id() -> None:
     assert arrived.window is None
 
 
-def test_a_type_in_an_unsigned_body_is_only_data() -> None:
+def test_a_type_in_an_unsigned_body_is_treated_only_as_data() -> None:
     assert bearing({"type": "invoice.paid"}).type == "webhook"
 
 
@@ -67,7 +67,7 @@ def test_an_hmac_is_read_from_the_configured_header() -> None:
     assert take(settings, {"x-shop-signature": f"sha256={hexed(b'[1]')}"}, b"[1]").data == [1]
 
 
-def test_an_unverified_source_must_be_configured_and_is_never_trusted() -> None:
+def test_an_unverified_source_must_be_configured_explicitly_and_is_never_trusted() -> None:
     arrived = take({"verify": "none"}, {}, b"{}")
     assert (arrived.verified, arrived.trust) == ("none", Trust.UNTRUSTED)
     for settings in ({"verify": "none", "trust": "trusted"}, {"verify": "none", "secrets": ["env:HOOK_SECRET"]}):

@@ -72,7 +72,7 @@ async def test_an_event_with_several_marks_is_attributed_to_the_deepest_run(node
     assert ((await event(node, unknown)).depth, (await event(node, unknown)).causation_id) == (0, None)
 
 
-async def test_a_loop_through_another_project_counts_without_revealing_its_events(node: Node) -> None:
+async def test_a_run_in_another_project_counts_toward_the_depth_without_being_revealed(node: Node) -> None:
     await node.call("POST", "/api/projects", await node.token("admin"), json={"id": "team", "name": "Team"})
     await process(node)
     await source(node)

@@ -54,7 +54,7 @@ async def node(settings: Settings, path: Path) -> AsyncIterator[Node]:
 
 
 def _parts() -> dict[str, object]:
-    """Return the sections of the file, because the settings fixture was created before the file."""
+    """Read the sections from the file, which did not exist yet when the settings fixture was created."""
     read = Settings()
     return {name: getattr(read, name) for name in ("channels", "routes", "sources", "triggers")}
 
@@ -75,7 +75,7 @@ def result(node: Node, name: str) -> float:
     return node.assent.metrics.registry.get_sample_value("assent_config_reloads_total", {"result": name}) or 0
 
 
-async def test_a_changed_file_is_applied_completely(node: Node, path: Path) -> None:
+async def test_a_changed_file_is_applied_in_full(node: Node, path: Path) -> None:
     write(path, TEXT.replace("audit", "check") + ROUTE)
     assert await node.assent[Reloading].reload()
     channels = await node.assent.database.read(lambda tx: tx[Channels].in_project("default"))

@@ -81,7 +81,7 @@ async def test_a_schedule_fires_on_time_but_not_while_disabled(node: Node, clock
     assert on.next_at == first_tick(SCHEDULE, clock.now(), source.id)
 
 
-async def test_silence_is_measured_from_the_time_of_configuration(node: Node, clock: ManualClock) -> None:
+async def test_silence_is_measured_from_when_the_source_is_configured(node: Node, clock: ManualClock) -> None:
     source = await made(node, settings=SCHEDULE | {"expect_every": "2d"})
     assert source.silent_at == clock.now() + seconds("2d") * SECOND
 
@@ -100,7 +100,7 @@ async def test_a_change_without_effect_is_not_stored(node: Node) -> None:
 
 
 @pytest.mark.parametrize("change", [{"kind": "github"}, {"name": "other"}, {"colour": 1}])
-async def test_kind_and_name_cannot_be_changed(node: Node, change: dict[str, Any]) -> None:
+async def test_the_kind_and_name_of_a_source_cannot_be_changed(node: Node, change: dict[str, Any]) -> None:
     source = await made(node)
     with pytest.raises(InvalidRequest, match="cannot be changed"):
         await changed(node, source.id, **change)
@@ -240,7 +240,7 @@ def test_a_missing_secret_is_reported_as_a_problem(
     assert "HOOK_SECRET" in (sqlite_sources.problem(hook) or "")
 
 
-def test_kinds_with_secrets_declare_them() -> None:
+def test_source_kinds_that_use_secrets_declare_them() -> None:
     assert {each.name for each in KINDS.values() if each.secrets} >= {"github", "gitlab", "webhook"}
 
 

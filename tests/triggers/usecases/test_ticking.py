@@ -200,6 +200,6 @@ async def test_a_tick_already_stored_by_another_node_is_counted_as_a_duplicate(n
     assert event.duplicates == 1
 
 
-def test_the_next_times_of_a_schedule_follow_its_time_zone() -> None:
+def test_the_upcoming_times_of_a_schedule_follow_its_time_zone() -> None:
     found = instants({"cron": "0 9 * * 1-5", "timezone": "Europe/Paris"}, from_iso("2027-03-26T09:00:00Z"), 2)
     assert found == [from_iso("2027-03-29T07:00:00Z"), from_iso("2027-03-30T07:00:00Z")]

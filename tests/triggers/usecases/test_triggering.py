@@ -83,7 +83,7 @@ async def test_every_event_records_why_each_trigger_did_or_did_not_match(node: N
     assert [each.trigger_name for each in await firings(node)] == ["d-yes"]
 
 
-async def test_an_unmatched_event_is_kept_but_starts_nothing(node: Node) -> None:
+async def test_an_unmatched_event_is_kept_but_starts_no_run(node: Node) -> None:
     ci = await source(node)
     await trigger(node, on="github.push")
     [event_id] = await come(node, ci, arrived())
@@ -102,7 +102,7 @@ async def test_all_matching_triggers_fire(node: Node) -> None:
     assert sorted(each.started_by for each in await runs(node)) == ["trigger:one", "trigger:two"]
 
 
-async def test_triggers_of_another_project_do_not_see_the_event(node: Node) -> None:
+async def test_triggers_in_another_project_do_not_see_the_event(node: Node) -> None:
     await process(node)
     await node.assent.database.write(lambda tx: tx[Projects].add(Project("other", "Other", None, {}, tx.now())))
     ci = await source(node)
@@ -227,7 +227,7 @@ async def test_a_process_added_during_the_retries_is_started(node: Node, clock: 
     assert await stood(node) == [("started", None)]
 
 
-async def test_mismatched_inputs_start_nothing(node: Node) -> None:
+async def test_a_trigger_with_mismatched_inputs_starts_no_run(node: Node) -> None:
     await process(
         node,
         source="""
@@ -311,7 +311,7 @@ async def test_an_unreadable_trigger_matches_nothing_and_is_reported_in_the_trac
     await settle(node)
     [bad, good] = _listed((await event(node, event_id)).trace)
     assert (bad["matched"], good["matched"]) == (False, True)
-    assert str(bad["problem"]).startswith("Its pattern is no longer valid: ")
+    assert str(bad["problem"]).startswith("The trigger's pattern is no longer valid: ")
     assert [each.started_by for each in await runs(node)] == ["trigger:b-good"]
 
 

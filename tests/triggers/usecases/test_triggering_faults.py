@@ -78,7 +78,7 @@ async def test_replaying_a_failed_event_processes_it_again(node: Node) -> None:
     assert (await event(node, bad)).state is EventState.UNMATCHED
 
 
-async def test_a_failure_halfway_is_rolled_back_and_does_not_affect_other_events(
+async def test_an_event_that_fails_halfway_is_rolled_back_and_does_not_affect_other_events(
     node: Node, clock: ManualClock
 ) -> None:
     await process(node)
@@ -127,7 +127,7 @@ async def test_a_start_that_is_rolled_back_leaves_the_firing_held(node: Node, cl
     assert len(await runs(node)) == 1
 
 
-async def test_a_firing_discarded_while_it_is_processed_starts_nothing(node: Node, clock: ManualClock) -> None:
+async def test_a_firing_discarded_while_it_is_processed_starts_no_run(node: Node, clock: ManualClock) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, debounce="1s")

@@ -129,7 +129,7 @@ async def test_removing_a_trigger_cancels_its_approval_request(node: Node) -> No
 
 
 async def test_queued_events_that_no_longer_match_a_changed_trigger_do_not_start_runs(node: Node) -> None:
-    """An overly broad pattern is suspended, narrowed and resumed."""
+    """A trigger with an overly broad pattern is suspended, narrowed and resumed."""
     await process(node)
     ci = await source(node)
     await trigger(node, enabled="suspended")

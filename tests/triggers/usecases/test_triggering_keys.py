@@ -184,7 +184,7 @@ async def test_a_repeated_delivery_retries_its_dead_firing(node: Node, clock: Ma
     assert len(await runs(node)) == 1
 
 
-async def test_a_repeated_delivery_starts_nothing_if_another_event_fired_for_its_key(
+async def test_a_repeated_delivery_starts_no_run_if_another_event_fired_for_its_key(
     node: Node, clock: ManualClock
 ) -> None:
     ci = await source(node)

@@ -133,7 +133,7 @@ async def test_a_held_run_starts_when_a_reviewer_approves(node: Node, ann: Princ
     assert not node.assent[TriggeringService].has_held
 
 
-async def test_a_rejected_or_cancelled_request_starts_nothing(node: Node, ann: Principal) -> None:
+async def test_a_rejected_or_cancelled_request_starts_no_run(node: Node, ann: Principal) -> None:
     await process(node)
     ci = await source(node)
     made = await trigger(node, hold={"gate": "gate.ci-fix", "question": "Fix {{ event.repo }}?", "expert": "ann"})
@@ -175,7 +175,7 @@ async def test_a_rule_can_approve_a_held_run(node: Node) -> None:
     assert await stood(node) == [("started", None)]
 
 
-async def test_a_request_that_cannot_be_created_starts_nothing(node: Node) -> None:
+async def test_no_run_starts_if_its_approval_request_cannot_be_created(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, hold={"expert": ["no\nname"]})
@@ -260,7 +260,7 @@ async def test_removing_a_trigger_discards_its_waiting_firings(node: Node) -> No
 # Concurrency limits
 
 
-async def test_events_without_a_free_slot_queue_in_order(node: Node) -> None:
+async def test_events_are_queued_in_order_while_no_slot_is_free(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, concurrency={"limit": 1, "key": "{{ event.repo }}"})
@@ -278,7 +278,7 @@ async def test_events_without_a_free_slot_queue_in_order(node: Node) -> None:
     assert await stood(node, event_id=late[0]) == [("held", "room")]
 
 
-async def test_skip_drops_events_without_a_free_slot(node: Node) -> None:
+async def test_the_skip_setting_drops_events_while_no_slot_is_free(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, concurrency={"limit": 2, "when_full": "skip"})
@@ -287,7 +287,7 @@ async def test_skip_drops_events_without_a_free_slot(node: Node) -> None:
     assert await stood(node) == [("started", None), ("started", None), ("skipped", "busy")]
 
 
-async def test_replace_keeps_only_the_newest_waiting_event(node: Node) -> None:
+async def test_the_replace_setting_keeps_only_the_newest_waiting_event(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, concurrency={"when_full": "replace"})
@@ -299,7 +299,7 @@ async def test_replace_keeps_only_the_newest_waiting_event(node: Node) -> None:
     assert [run.cause.event_id for run in await runs(node) if run.cause] == [came[0], came[2]]
 
 
-async def test_cancel_starts_the_newest_event_and_cancels_the_active_run(node: Node) -> None:
+async def test_the_cancel_setting_cancels_the_active_run_and_starts_one_for_the_newest_event(node: Node) -> None:
     await process(node)
     ci = await source(node)
     await trigger(node, concurrency={"when_full": "cancel", "key": "{{ event.repo }}"})

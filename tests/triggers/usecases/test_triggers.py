@@ -179,7 +179,7 @@ async def test_a_disabled_trigger_can_be_neither_suspended_nor_resumed(node: Nod
             await switch(node, trigger.id)
 
 
-async def test_a_trigger_created_as_suspended_records_its_creator_as_the_reason(node: Node) -> None:
+async def test_a_trigger_created_as_suspended_names_its_creator_in_the_reason(node: Node) -> None:
     assert (await made(node, enabled="suspended")).because == "Suspended by ann."
 
 

@@ -1,4 +1,4 @@
-"""Watched local sources on a real database: started, restarted after changes and failures, and reported only once."""
+"""Watched local sources on a real database: they restart after changes and failures, and report each event once."""
 
 import asyncio
 import contextlib

@@ -64,7 +64,7 @@ def test_rendering_markdown_loses_no_words(text: str) -> None:
 
 @pytest.mark.parametrize("said", FORMATS)
 @pytest.mark.parametrize(("text", "seen"), SPOOFS.values(), ids=SPOOFS.keys())
-def test_spoofed_text_is_made_visible_in_every_format(said: str, text: str, seen: str) -> None:
+def test_spoofing_characters_are_made_visible_in_every_format(said: str, text: str, seen: str) -> None:
     if text.encode(errors="replace").decode() != text:
         return
     made = ParsedHtml(shown(f'"{text}"' if said == "json" else f"x {text} y", said).html)

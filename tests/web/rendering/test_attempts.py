@@ -77,7 +77,7 @@ async def test_an_unchanged_attempt_is_reported_as_unchanged(node: Node, clock: 
     ],
     ids=["no run", "another run", "another gate"],
 )
-async def test_another_run_or_gate_is_not_a_previous_attempt(
+async def test_a_breakpoint_in_another_run_or_at_another_gate_is_not_a_previous_attempt(
     node: Node, clock: ManualClock, then: dict[str, Any]
 ) -> None:
     _, _, page = await second(node, clock, asked("Go?"), then)

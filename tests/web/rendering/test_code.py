@@ -18,7 +18,9 @@ from tests.web.rendering.reading import ParsedHtml
         ("../../etc/passwd", "", None),
     ],
 )
-def test_the_language_comes_from_the_agent_or_the_file_name(said: str | None, path: str, language: str | None) -> None:
+def test_the_language_is_taken_from_the_agent_or_the_file_name(
+    said: str | None, path: str, language: str | None
+) -> None:
     assert language_of(said, path) == language
 
 

@@ -25,7 +25,7 @@ def test_task_list_items_are_rendered_with_checkbox_symbols() -> None:
     assert "[y] neither" in text
 
 
-def test_raw_html_by_agents_is_rendered_as_text() -> None:
+def test_raw_html_from_agents_is_rendered_as_text() -> None:
     assert "&lt;b onclick=x&gt;" in made("<b onclick=x>bold</b>")
 
 

@@ -179,7 +179,7 @@ def rule_change(  # noqa: PLR0913  # one parameter per option
     changes |= {"note": None} if no_note else {}
     changes |= {"expires_at": None} if no_expiry else {}
     if not changes:
-        msg = "No changes specified. For the options, run: assent rule change --help"
+        msg = "No changes specified. To see the options, run: assent rule change --help"
         raise typer.BadParameter(msg)
     _change(rule_id, changes | _given(why=why), local=local, as_json=as_json, done="changed", pattern=stripped or "")
 

@@ -1,4 +1,4 @@
-"""The Jira channel against a real server: one issue for each breakpoint, even after lost replies and errors."""
+"""The Jira channel with a fake Jira server: one issue for each breakpoint, even after lost responses and errors."""
 
 import json
 from typing import Any
@@ -131,13 +131,13 @@ async def test_a_wrong_token_is_reported_without_revealing_it(
     assert "hunter2" not in str(failed.value)
 
 
-async def test_a_check_creates_no_issue(channel: Make, jira: Jira) -> None:
+async def test_a_channel_check_does_not_create_an_issue(channel: Make, jira: Jira) -> None:
     assert await channel(jira).check() == "Signed in to Jira. Project OPS: Operations."
     assert jira.issues == {}
 
 
 @pytest.mark.parametrize(("purpose", "words"), [(Purpose.REMIND, "Reminder: "), (Purpose.ESCALATE, "Escalated: ")])
-async def test_reminders_and_escalations_are_comments_on_the_issue(
+async def test_reminders_and_escalations_are_posted_as_comments_on_the_issue(
     channel: Make, jira: Jira, purpose: Purpose, words: str
 ) -> None:
     first = await channel(jira).send(note(PLACE))
@@ -177,7 +177,7 @@ async def test_an_issue_that_is_already_done_is_not_transitioned(channel: Make, 
     assert jira.count("POST issue/OPS-1/transitions") == 0
 
 
-async def test_an_issue_that_was_moved_as_the_answer_is_not_moved_again(channel: Make, jira: Jira) -> None:
+async def test_an_issue_that_a_reviewer_moved_to_answer_is_not_moved_again(channel: Make, jira: Jira) -> None:
     first = await channel(jira).send(note(PLACE))
     jira.move("OPS-1", "Approved", by="acc-ann")
     await channel(jira, closeTransition="Done").close(closing(PLACE, via="jira", thread=first.trace))
@@ -242,7 +242,7 @@ async def test_the_error_for_an_invalid_setting_points_to_it(
     assert "hunter2" not in str(refused.value)
 
 
-async def test_our_own_transitions_and_comments_are_never_answers(channel: Make, jira: Jira) -> None:
+async def test_our_own_transitions_and_comments_never_count_as_answers(channel: Make, jira: Jira) -> None:
     first = await channel(jira).send(note(PLACE))
     await channel(jira, closeTransition="Approved").close(closing(PLACE, thread=first.trace))
     live = channel(jira, commentWords=True)

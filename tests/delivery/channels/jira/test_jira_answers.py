@@ -50,7 +50,7 @@ async def test_moving_an_issue_to_a_configured_status_is_an_answer(channel: Make
 
 
 @pytest.mark.parametrize("reason", [None, "Too late"])
-async def test_a_comment_made_with_a_move_is_its_reason(channel: Make, jira: Jira, reason: str | None) -> None:
+async def test_a_comment_added_during_a_move_is_the_reason(channel: Make, jira: Jira, reason: str | None) -> None:
     live = channel(jira)
     await live.send(note(PLACE))
     jira.move("OPS-1", "Declined", by="acc-ann", comment=reason)
@@ -64,7 +64,7 @@ async def test_a_comment_made_with_a_move_is_its_reason(channel: Make, jira: Jir
 
 
 @pytest.mark.parametrize("status", ["Done", "To Do"])
-async def test_any_other_move_is_ignored(channel: Make, jira: Jira, status: str) -> None:
+async def test_a_move_to_any_other_status_is_ignored(channel: Make, jira: Jira, status: str) -> None:
     live = channel(jira)
     await live.send(note(PLACE))
     jira.move("OPS-1", status, by="acc-ann")
@@ -95,7 +95,7 @@ async def test_polling_reports_each_change_only_once(channel: Make, jira: Jira) 
     assert "updated >= -10m" in jira.searches[2]
 
 
-async def test_changes_missed_by_a_failed_poll_are_found_by_the_next(channel: Make, cloud: Jira) -> None:
+async def test_changes_missed_by_a_failed_poll_are_found_by_the_next_poll(channel: Make, cloud: Jira) -> None:
     live, found = channel(cloud), Taken()
     await live.send(note(PLACE))
     cloud.move("OPS-1", "Approved", by="acc-ann")
@@ -107,7 +107,9 @@ async def test_changes_missed_by_a_failed_poll_are_found_by_the_next(channel: Ma
     assert len(found) == 1
 
 
-async def test_an_answer_that_could_not_be_processed_is_polled_again(channel: Make, cloud: Jira) -> None:
+async def test_an_answer_that_could_not_be_processed_is_reported_again_by_the_next_poll(
+    channel: Make, cloud: Jira
+) -> None:
     live, found = channel(cloud), Taken()
     await live.send(note(PLACE))
     cloud.move("OPS-1", "Approved", by="acc-ann")
@@ -121,7 +123,7 @@ async def test_an_answer_that_could_not_be_processed_is_polled_again(channel: Ma
     assert len(found) == 1
 
 
-async def test_a_move_reverted_before_polling_is_not_reported(channel: Make, jira: Jira) -> None:
+async def test_a_move_reverted_before_the_next_poll_is_not_reported(channel: Make, jira: Jira) -> None:
     live, found = channel(jira, commentWords=True), Taken()
     await live.send(note(PLACE))
     jira.move("OPS-1", "Approved", by="acc-ann")
@@ -130,7 +132,7 @@ async def test_a_move_reverted_before_polling_is_not_reported(channel: Make, jir
     assert [heard for each in found for heard in live.hear(each)] == []
 
 
-async def test_a_comment_made_before_the_move_is_not_its_reason(channel: Make, jira: Jira) -> None:
+async def test_a_comment_added_before_the_move_is_not_the_reason(channel: Make, jira: Jira) -> None:
     live, found = channel(jira), Taken()
     await live.send(note(PLACE))
     jira.say("OPS-1", "I like it", by="acc-ann")
@@ -162,7 +164,7 @@ async def test_a_listener_continues_after_an_outage(channel: Make, cloud: Jira) 
 
 
 @pytest.mark.parametrize("settings", [{"pollSeconds": 0}, {"approve": [], "reject": []}])
-async def test_polling_is_skipped_if_disabled_or_without_answer_statuses(
+async def test_polling_is_skipped_if_it_is_disabled_or_no_answer_statuses_are_configured(
     channel: Make, cloud: Jira, settings: dict[str, Any]
 ) -> None:
     listening = asyncio.create_task(channel(cloud, **settings).listen(Taken().take))
@@ -240,7 +242,7 @@ async def test_the_reply_to_an_approval_with_an_overlong_comment_says_what_to_do
 
 
 @pytest.mark.parametrize("moved", [True, False])
-async def test_a_rejection_with_an_overlong_comment_counts_with_its_comment_truncated(
+async def test_a_rejection_with_an_overlong_comment_counts_but_its_comment_is_truncated(
     channel: Make, jira: Jira, *, moved: bool
 ) -> None:
     live = channel(jira, commentWords=True)
@@ -271,7 +273,7 @@ async def test_a_rejection_whose_comment_fits_gets_no_reply(channel: Make, jira:
 
 
 @pytest.mark.parametrize("text", ["I approve", "approval pending", "Approve what?", "approve?", "", "not approved"])
-async def test_any_other_comment_is_ignored(channel: Make, jira: Jira, text: str) -> None:
+async def test_a_comment_without_a_clear_verdict_is_ignored(channel: Make, jira: Jira, text: str) -> None:
     live = channel(jira, commentWords=True)
     await live.send(note(PLACE))
     jira.say("OPS-1", text, by="acc-ann")
@@ -341,14 +343,14 @@ def test_the_order_of_comments_in_a_response_does_not_matter() -> None:
     assert approvals(SAID, []) == approvals(SAID[::-1], []) == [True]
 
 
-def test_an_edit_time_applies_to_rejections_and_a_creation_time_to_approvals() -> None:
+def test_rejections_are_ordered_by_edit_time_and_approvals_by_creation_time() -> None:
     first, last = SAID
     assert approvals([first | {"updated": LATEST}, last], []) == [False]
     unsure = [first | {"body": "approve", "updated": LATEST}, last | {"body": "reject: no"}]
     assert approvals(unsure, []) == [False]
 
 
-def test_simultaneous_approval_and_rejection_count_as_a_rejection() -> None:
+def test_a_simultaneous_approval_and_rejection_count_as_a_rejection() -> None:
     move = {"id": "3", "author": ANN, "created": LATE, "items": [{"field": "status", "toString": "Approved"}]}
     assert approvals([SAID[0] | {"created": LATE}], [move]) == [False]
     assert approvals(SAID, [move]) == [True]
@@ -385,7 +387,9 @@ def test_changing_any_byte_of_a_webhook_invalidates_it(data: st.DataObject) -> N
             live.hear(Incoming(signed(body, secret=HOOK), changed, AT))
 
 
-async def test_a_replayed_webhook_has_the_same_key_despite_a_different_header(channel: Make, cloud: Jira) -> None:
+async def test_a_replayed_webhook_has_the_same_deduplication_key_despite_a_different_header(
+    channel: Make, cloud: Jira
+) -> None:
     live = channel(cloud)
     await live.send(note(PLACE))
     cloud.move("OPS-1", "Approved", by="acc-ann")
@@ -407,7 +411,9 @@ async def test_an_issue_without_our_labels_is_ignored(channel: Make, cloud: Jira
 
 
 @pytest.mark.parametrize("summary", ["Order lunch (bp_1)", "Deploy to production (bp_2)", "", None])
-async def test_an_issue_with_a_changed_summary_cannot_answer(channel: Make, jira: Jira, summary: str | None) -> None:
+async def test_an_answer_on_an_issue_with_a_changed_summary_is_refused(
+    channel: Make, jira: Jira, summary: str | None
+) -> None:
     live = channel(jira)
     await live.send(note(PLACE))
     jira.issues["OPS-1"].fields["summary"] = summary
@@ -447,7 +453,7 @@ def test_arbitrary_messages_are_ignored_without_errors(told: dict[str, Any]) -> 
         assert live.hear(Polled({}, json.dumps(told).encode(), AT)) == []
 
 
-async def test_a_refusal_is_commented_once_and_reveals_no_link(channel: Make, jira: Jira) -> None:
+async def test_a_refusal_is_posted_as_a_single_comment_without_the_link(channel: Make, jira: Jira) -> None:
     live = channel(jira)
     await live.send(note(PLACE))
     heard = Heard(
@@ -466,7 +472,7 @@ async def test_a_refusal_is_commented_once_and_reveals_no_link(channel: Make, ji
     assert "acc-ann" in said
 
 
-async def test_accepted_and_late_answers_get_no_comment(channel: Make, jira: Jira) -> None:
+async def test_accepted_and_late_answers_get_no_reply_comment(channel: Make, jira: Jira) -> None:
     live = channel(jira)
     await live.send(note(PLACE))
     said = {"key": "OPS-1", "approved": True, "mention": "x"}

@@ -124,10 +124,10 @@ async def test_an_unlinked_person_gets_one_reply_and_cannot_decide(
     assert (await stored(working, created["id"])).status == "waiting"
 
 
-async def test_an_issue_that_we_did_not_create_cannot_decide(
+async def test_an_issue_created_for_one_breakpoint_cannot_decide_another(
     working: Node, cloud: Jira, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An attacker puts the label of one breakpoint on the issue of another and waits for Ann to move that issue."""
+    """An attacker puts one breakpoint's label on another breakpoint's issue and waits for Ann to move that issue."""
     channel_id = await in_jira(working, cloud, monkeypatch)
     harmless, grave = await working.create(), await working.create()
     await until(cloud, lambda issues: len(issues) == 2)

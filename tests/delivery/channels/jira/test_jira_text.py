@@ -76,7 +76,7 @@ def test_link_targets_are_shown_as_text() -> None:
     assert plain(made[0]) == "click (http://evil.org) pic (http://evil.org/p.png)"
 
 
-def test_only_our_own_text_mentions_people() -> None:
+def test_only_our_own_text_can_mention_people() -> None:
     made = document(Body(lead="Hello", mention="acc-1"))
     assert made["content"][0]["content"][0] == {"type": "mention", "attrs": {"id": "acc-1"}}
     assert wiki(Body(lead="Hello", mention="ann]{code}")) == "[~anncode] Hello"
