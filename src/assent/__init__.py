@@ -7,6 +7,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from assent.contracts.breakpoints import Breakpoint as Breakpoint
+    from assent.contracts.breakpoints import BreakpointResult as BreakpointResult
+    from assent.contracts.breakpoints import Event as Event
+    from assent.contracts.breakpoints import Feedback as Feedback
+    from assent.contracts.breakpoints import Status as Status
     from assent.sdk.aio import AsyncAssent as AsyncAssent
     from assent.sdk.breakpoints import abreakpoint as abreakpoint
     from assent.sdk.breakpoints import breakpoint as breakpoint  # noqa: A004  # the product's own term
@@ -26,28 +31,23 @@ if TYPE_CHECKING:
     from assent.sdk.files import ContextFile as ContextFile
     from assent.sdk.gating import approve as approve
     from assent.sdk.gating import require_approval as require_approval
-    from assent.sdk.values import Breakpoint as Breakpoint
-    from assent.sdk.values import BreakpointResult as BreakpointResult
-    from assent.sdk.values import Event as Event
-    from assent.sdk.values import Feedback as Feedback
-    from assent.sdk.values import Status as Status
 
 _HOMES = {
     "Assent": "assent.sdk.client",
     "AssentError": "assent.sdk.errors",
     "AsyncAssent": "assent.sdk.aio",
-    "Breakpoint": "assent.sdk.values",
-    "BreakpointResult": "assent.sdk.values",
+    "Breakpoint": "assent.contracts.breakpoints",
+    "BreakpointResult": "assent.contracts.breakpoints",
     "Cancelled": "assent.sdk.errors",
     "Context": "assent.sdk.context",
     "ContextFile": "assent.sdk.files",
-    "Event": "assent.sdk.values",
+    "Event": "assent.contracts.breakpoints",
     "Expired": "assent.sdk.errors",
-    "Feedback": "assent.sdk.values",
+    "Feedback": "assent.contracts.breakpoints",
     "NotApproved": "assent.sdk.errors",
     "ProcessChanged": "assent.sdk.context",
     "Rejected": "assent.sdk.errors",
-    "Status": "assent.sdk.values",
+    "Status": "assent.contracts.breakpoints",
     "StillWaiting": "assent.sdk.errors",
     "TaskFailed": "assent.sdk.context",
     "Unreachable": "assent.sdk.errors",

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assent.contracts.breakpoints import Breakpoint
 from assent.kernel.settings import Settings
 from assent.sdk.aio import AsyncAssent
 from assent.sdk.client import Assent
-from assent.sdk.values import Breakpoint
 from tests.support.nodes import prepared, server
 from tests.support.until import until
 

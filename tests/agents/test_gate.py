@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from assent.contracts.breakpoints import Breakpoint
 from assent.kernel.settings import Settings
-from assent.sdk.values import Breakpoint
 from tests.cli.commands import COMMAND, Desk, asked_as, environment, here, run
 from tests.cli.terminal import CTRL_C, Seat
 from tests.support.nodes import free_port, prepared, server

@@ -22,11 +22,11 @@ from langgraph.types import Command, StateSnapshot
 from pydantic import BaseModel
 
 from assent.agents.langgraph import Graph, Progress, aask, approval, aresume, arun, ask, resume, run
+from assent.contracts.breakpoints import Breakpoint
 from assent.kernel.settings import Settings
 from assent.sdk.aio import AsyncAssent
 from assent.sdk.client import Assent
 from assent.sdk.errors import InvalidRequest, NotApproved, Unreachable
-from assent.sdk.values import Breakpoint
 from tests.agents.langgraph_graphs import ARGUMENTS, Build, State, asking, compiled, deploying, reviewed
 from tests.support.nodes import free_port, prepared, server
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assent.agents.interrupts import LONGEST_QUESTION, Question, question_of
+from assent.contracts.breakpoints import BreakpointResult, Status
 from assent.sdk.errors import InvalidRequest, NotApproved
-from assent.sdk.values import BreakpointResult, Status
 
 AT = "2026-01-01T00:00:00Z"
 DECISIONS = ("approve", "edit", "reject", "respond")

@@ -11,8 +11,8 @@ from typing import Any
 from typer.testing import CliRunner, Result
 
 from assent.cli.main import app
+from assent.contracts.breakpoints import Breakpoint
 from assent.sdk.client import Assent
-from assent.sdk.values import Breakpoint
 
 COMMAND = [sys.executable, "-m", "assent"]
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from assent.contracts.breakpoints import Breakpoint
+from assent.contracts.runs import Run
 from assent.kernel.settings import Settings
 from assent.sdk.client import Assent
-from assent.sdk.run_values import Run
-from assent.sdk.values import Breakpoint
 from tests.cli.terminal import CTRL_C, Seat
 from tests.docs.pages import ROOT
 from tests.docs.reader import URL, Browser, Reader, said

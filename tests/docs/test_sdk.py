@@ -11,6 +11,7 @@ import pytest
 
 import assent
 from assent import Assent
+from assent.contracts.breakpoints import BreakpointResult, BreakpointSummary
 from assent.core.errors import AssentError
 from assent.core.fields import FIELDS, Place
 from assent.kernel.settings import Settings
@@ -19,7 +20,6 @@ from assent.sdk.calls import Calls
 from assent.sdk.context import Context
 from assent.sdk.gating import Terms
 from assent.sdk.protocol import Asking
-from assent.sdk.values import BreakpointResult, Summary
 from tests.docs.pages import code_words, fences, read, rows, sections
 from tests.support.nodes import prepared, server
 from tests.support.until import until
@@ -93,7 +93,7 @@ async def test_the_example_payment_uses_the_reviewers_amount(tmp_path: Path, mon
             with contextlib.redirect_stdout(said):
                 exec(fences(HOW_TO, "python")[0], {"__name__": "payments"})
 
-        async def asked() -> list[Summary]:
+        async def asked() -> list[BreakpointSummary]:
             return (await asyncio.to_thread(person.list, status="waiting")).items
 
         running = asyncio.create_task(asyncio.to_thread(program))

@@ -12,6 +12,7 @@ from argon2 import PasswordHasher, Type
 from assent.asgi import SIGN_INS_PER_MINUTE
 from assent.breakpoints.api.waiting import MAX_WAIT
 from assent.contracts import people as wire
+from assent.contracts.models import model_of
 from assent.core import canonical, draft
 from assent.core.patterns import grammar
 from assent.core.timestamps import SECOND
@@ -32,7 +33,7 @@ ID = re.compile(r"\d{1,2}\.\d{1,2}\.\d{1,2}")
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 CONTROLS = "security/controls.md"
 HOUR, DAY, MEBIBYTE, KIBIBYTE = 3600 * SECOND, 24 * 3600 * SECOND, 1024 * 1024, 1024
-PASSWORD = next(iter(wire.ChangePerson.model_json_schema()["properties"]["password"]["anyOf"]))
+PASSWORD = next(iter(model_of(wire.ChangePerson).model_json_schema()["properties"]["password"]["anyOf"]))
 HASHER = PasswordHasher()
 
 NUMBERS = {

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from assent.contracts.breakpoints import Breakpoint
 from assent.kernel.settings import Settings
 from assent.sdk.client import Assent
-from assent.sdk.values import Breakpoint
 from tests.cli.commands import environment
 from tests.cli.terminal import Seat
 from tests.docs.pages import DOCS

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assent.contracts.breakpoints import Breakpoint
 from assent.sdk.client import Assent
-from assent.sdk.values import Breakpoint
 from tests.docs.pages import ROOT
 
 ARGUMENTS = {"target": "production", "version": "1.4"}

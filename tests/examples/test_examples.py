@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from assent.contracts.breakpoints import Breakpoint
 from assent.kernel.settings import Settings
 from assent.sdk.client import Assent
-from assent.sdk.values import Breakpoint
 from tests.docs.pages import ROOT
 from tests.support.nodes import prepared, server
 

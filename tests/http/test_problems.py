@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from assent.contracts import breakpoints as wire
+from assent.contracts.create import CreateBreakpoint
 from assent.core import errors
 from assent.core.errors import AssentError, RateLimited
 from assent.http.problems import STATUS, Problem, from_http_exception, from_validation, problem
@@ -71,9 +71,7 @@ def test_401_and_503_responses_have_headers_for_the_next_step() -> None:
 def test_a_validation_error_points_to_the_field_without_repeating_the_value() -> None:
     secret = "hunter2-hunter2"
     with pytest.raises(ValidationError) as refused:
-        wire.CreateBreakpoint.model_validate(
-            {"agentId": [secret], "payload": {"context": {"files": [{"path": secret}]}}}
-        )
+        CreateBreakpoint.model_validate({"agentId": [secret], "payload": {"context": {"files": [{"path": secret}]}}})
     found = from_validation(refused.value)
     pointers = [each["pointer"] for each in found.details["errors"]]  # type: ignore[attr-defined]
     assert pointers == ["/agentId", "/payload/context/files/0/format"]
@@ -83,7 +81,7 @@ def test_a_validation_error_points_to_the_field_without_repeating_the_value() ->
 
 def test_at_most_twenty_errors_are_listed() -> None:
     with pytest.raises(ValidationError) as refused:
-        wire.CreateBreakpoint.model_validate({"agentId": "a", "payload": {}, "tags": [1] * 50})
+        CreateBreakpoint.model_validate({"agentId": "a", "payload": {}, "tags": [1] * 50})
     assert len(from_validation(refused.value).details["errors"]) == 20  # type: ignore[arg-type]
 
 

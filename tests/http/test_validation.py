@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from assent import contracts as wire
-from assent.contracts.breakpoints import CreateBreakpoint
+from assent.contracts.create import CreateBreakpoint
 from assent.http.problems import from_validation
 from assent.http.validation import PATTERNS
 

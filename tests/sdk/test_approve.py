@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from assent import AsyncAssent, approve, require_approval
+from assent.contracts.breakpoints import Breakpoint, BreakpointSummary
 from assent.core.receipts import Approval, Approver, Receipt, key_id, public_key, sign, spelt
 from assent.core.timestamps import iso
 from assent.kernel.settings import Settings
@@ -35,7 +36,6 @@ from assent.sdk.errors import (
 )
 from assent.sdk.gating import Gate, gate_of
 from assent.sdk.receipts import content_digest
-from assent.sdk.values import Breakpoint, Summary
 from tests.sdk.scripted import Hang, Line, Say, scripted
 from tests.sdk.test_client import ID, WHOLE
 from tests.support.nodes import free_port, prepared, server
@@ -411,7 +411,7 @@ class House:
     async def answer(self, gate: str, act: Callable[[Breakpoint], object]) -> None:
         """Wait for the question, then act as its reviewer."""
 
-        async def look() -> list[Summary]:
+        async def look() -> list[BreakpointSummary]:
             return (await asyncio.to_thread(self.reviewer.list, gate=gate, status="waiting")).items
 
         (found,) = await until(look, bool)

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assent.contracts.breakpoints import BreakpointResult
 from assent.core.canonical import canonical, strict_loads
 from assent.sdk.arguments import DEEPEST, HIDDEN, LONGEST_WORD, Call, Template, described, digest
 from assent.sdk.errors import ArgumentsRefused, InvalidRequest
-from assent.sdk.values import BreakpointResult
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=20)
 ATOMS = (

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from assent.contracts.breakpoints import Event, Feedback
 from assent.kernel.settings import Settings
 from assent.sdk.aio import AsyncAssent
 from assent.sdk.calls import Calls
@@ -25,7 +26,6 @@ from assent.sdk.errors import (
     UnexpectedAnswer,
     Unreachable,
 )
-from assent.sdk.values import Event, Feedback
 from tests.sdk.scripted import RESET, Hang, Say, Stream, scripted
 from tests.sdk.test_client import DRAINING, ID, RELEASED, UNAVAILABLE, WAITING, WHOLE
 from tests.sdk.test_rules import TESTED, lines, progress, result

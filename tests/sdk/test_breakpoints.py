@@ -6,13 +6,13 @@ from typing import Any, cast
 
 import pytest
 
+from assent.contracts.breakpoints import BreakpointResult
 from assent.sdk import breakpoints
 from assent.sdk.breakpoints import abreakpoint, local_body, server_is_set
 from assent.sdk.context import Context, current
 from assent.sdk.errors import BadAddress, CannotAsk, FileRefused, InvalidRequest
 from assent.sdk.files import ContextFile
 from assent.sdk.protocol import Asking
-from assent.sdk.values import BreakpointResult
 
 APPROVED = BreakpointResult(approved=True, status="released", auto=False, decision="approved")
 

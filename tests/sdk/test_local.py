@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from assent.contracts.shape import plain
 from assent.core.errors import InvalidRequest
 from assent.core.timestamps import SECOND
 from assent.sdk.local import Outcome
 from assent.sdk.local_journal import Journal, JournalUnusable
 from assent.sdk.local_terminal import Late
-from assent.sdk.values import plain
 from tests.sdk.desks import Office, Speaker
 
 VERSION = '{"schemaVersion": "2026.01.breakpoint-rules-v1", "rules": '

@@ -9,7 +9,7 @@ import pytest
 import assent
 from assent.agents import langgraph, openai_agents, pydantic_ai
 from assent.agents.mcp.tools import Tools
-from assent.contracts import breakpoints as wire
+from assent.contracts.create import CreateBreakpoint, Payload
 from assent.core.draft import draft
 from assent.core.errors import InvalidRequest
 from assent.core.fields import BODY_FIELDS, BY_NAME, BY_WIRE, CRITICAL_FIELDS, PAYLOAD_FIELDS, Door, folded, names_for
@@ -235,8 +235,8 @@ def test_a_breakpoint_without_a_question_is_rejected(question: Any) -> None:
 
 def test_the_declared_fields_match_every_entry_point() -> None:
     assert set(Asking.__annotations__) == set(BY_NAME) - {"question"}
-    assert {each.alias for each in wire.Payload.model_fields.values()} == PAYLOAD_FIELDS
-    assert {each.alias for each in wire.CreateBreakpoint.model_fields.values()} == BODY_FIELDS | {"payload"}
+    assert {each.alias for each in Payload.model_fields.values()} == PAYLOAD_FIELDS
+    assert {each.alias for each in CreateBreakpoint.model_fields.values()} == BODY_FIELDS | {"payload"}
     approve = set(gating.Terms.__annotations__) | {"editable"}
     assert approve - {"ttl"} == names_for(Door.APPROVE)
     assert set(tool_calls.Terms.__annotations__) == names_for(Door.TOOLS)

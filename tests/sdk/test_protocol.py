@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assent.contracts.breakpoints import BreakpointPage
 from assent.sdk import errors, protocol
 from assent.sdk.files import ContextFile
 from assent.sdk.protocol import (
@@ -24,7 +25,6 @@ from assent.sdk.protocol import (
     Said,
     Tell,
 )
-from assent.sdk.values import Page
 from assent.sdk.waits import SLICE_SECONDS, waiting
 
 ID = "bp_01m7gkk3aysqtzggwp8csw9t60"
@@ -83,7 +83,7 @@ class World:
 
     def read(self, *, patience: float = 60.0) -> Any:
         request = protocol.reading("/api/breakpoints")
-        return self.run(lambda pace: protocol.performed(request, Page, pace=pace, patience=patience))
+        return self.run(lambda pace: protocol.performed(request, BreakpointPage, pace=pace, patience=patience))
 
 
 def test_a_wait_polls_again_immediately_after_each_slice() -> None:
@@ -199,10 +199,10 @@ def test_a_non_idempotent_request_is_retried_only_if_it_was_never_sent() -> None
     request = protocol.ending(ID)
     lost = World([(0.0, BROKEN)])
     with pytest.raises(errors.Unreachable):
-        lost.run(lambda pace: protocol.performed(request, Page, pace=pace, patience=60))
+        lost.run(lambda pace: protocol.performed(request, BreakpointPage, pace=pace, patience=60))
 
     refused = World([(0.0, GONE), (0.0, Reply(200, {}, b'{"items": []}'))])
-    refused.run(lambda pace: protocol.performed(request, Page, pace=pace, patience=60))
+    refused.run(lambda pace: protocol.performed(request, BreakpointPage, pace=pace, patience=60))
     assert len(refused.requests) == 2
 
 

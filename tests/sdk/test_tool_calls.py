@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from assent.contracts.breakpoints import BreakpointResult, Status
 from assent.core.tool_calls import ToolCall
 from assent.sdk.client import Assent
 from assent.sdk.errors import StillWaiting
 from assent.sdk.tool_calls import plain_arguments, shown_arguments, verdict, waited
-from assent.sdk.values import BreakpointResult, Status
 from tests.sdk.scripted import Say, scripted
 from tests.sdk.test_client import ID, RELEASED, WAITING
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assent.contracts.breakpoints import Event
 from assent.sdk import errors
 from assent.sdk.protocol import LONGEST_LINE, LONGEST_PAUSE, Lines, Outcome, Pace, Pause, Reply, Request
-from assent.sdk.values import Event
 from assent.sdk.waits import (
     QUICK_ANSWERS,
     SLICE_SECONDS,

@@ -6,9 +6,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import assent
+from assent.contracts.breakpoints import BreakpointResult
 from assent.core.fields import FIELDS, Door, Field, Place
 from assent.sdk import errors
 from assent.sdk.calls import Calls
@@ -16,7 +17,6 @@ from assent.sdk.client import Assent
 from assent.sdk.context import Context
 from assent.sdk.gating import Terms, approve
 from assent.sdk.protocol import Asking
-from assent.sdk.values import BreakpointResult
 from tools.docs.notes import read_notes
 
 NOTES = Path(__file__).parents[1] / "sdk_notes.md"
@@ -111,6 +111,8 @@ def _named(kind: object) -> str:
     """Return a type as text; a choice of strings is a str."""
     if get_origin(kind) is Literal:
         return "str"
+    if get_origin(kind) is Annotated:
+        return _named(get_args(kind)[0])
     if get_origin(kind) in {Union, UnionType}:
         return " | ".join(map(_named, get_args(kind)))
     return "None" if kind is NoneType else kind.__name__ if type(kind) is type else str(kind).replace("typing.", "")

@@ -44,6 +44,8 @@ from assent.console import output
 from assent.console.output import Json
 from assent.console.session import LONG_PATIENCE, Budget, session
 from assent.console.signals import raised, stoppable, take_back, taken_back
+from assent.contracts.breakpoints import Status
+from assent.contracts.shape import plain
 from assent.core.canonical import canonical, sha256
 from assent.core.gates import slug
 from assent.core.headlines import call_headline, cut
@@ -55,7 +57,6 @@ from assent.sdk.errors import AssentError, StillWaiting
 from assent.sdk.files import ContextFile
 from assent.sdk.protocol import Asking, creation
 from assent.sdk.user import user
-from assent.sdk.values import Status, plain
 
 app = typer.Typer()
 

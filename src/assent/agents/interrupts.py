@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from assent.contracts.breakpoints import BreakpointResult, Status
 from assent.core.canonical import Json, canonical, is_array, is_object, sha256
 from assent.sdk.arguments import agreed, described
 from assent.sdk.errors import NotApproved
 from assent.sdk.tool_calls import ToolCall, refused, verdict
-from assent.sdk.values import BreakpointResult, Status
 
 DOOR = "langgraph"
 OWN_TYPE = "assent_approval"

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar, Unpack, cast
 from pydantic import ValidationError
 
 from assent.agents.interrupts import OWN_TYPE, Question, Review, Ruling, own_review, question_of
+from assent.contracts.breakpoints import Breakpoint
 from assent.core.canonical import Json, canonical, is_object
 from assent.sdk.aio import AsyncAssent
 from assent.sdk.breakpoints import PATIENCE
@@ -21,7 +22,6 @@ from assent.sdk.errors import AssentError, IdempotencyMismatch, InvalidRequest, 
 from assent.sdk.keywords import strict
 from assent.sdk.protocol import Flow, Said, Tell
 from assent.sdk.tool_calls import Terms, ToolCall, asking, refused, unasked
-from assent.sdk.values import Breakpoint
 
 try:
     from langchain_core.runnables import RunnableConfig

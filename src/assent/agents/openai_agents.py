@@ -16,6 +16,7 @@ try:
 except ImportError as missing:
     raise ImportError("The OpenAI Agents SDK is not installed. Run: pip install 'assent[openai-agents]'") from missing
 
+from assent.contracts.breakpoints import Breakpoint
 from assent.core.canonical import Json, is_array, is_object, sha256
 from assent.core.tool_calls import ToolCall, Verdict, refused
 from assent.sdk.aio import AsyncAssent
@@ -26,7 +27,6 @@ from assent.sdk.files import ContextFile
 from assent.sdk.keywords import refuse_unknown, strict_class
 from assent.sdk.protocol import Asking, Flow, creation
 from assent.sdk.tool_calls import Terms, asking, shown_arguments, verdict, waited
-from assent.sdk.values import Breakpoint
 
 __all__ = ["Approvals"]
 

@@ -5,13 +5,15 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 import typer
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from assent.cli.data import ACTOR, Data, on_data, operator, settings_with, sign_in_link
 from assent.console import output
 from assent.console.output import Json
 from assent.console.session import session
 from assent.contracts import people as wire
+from assent.contracts.models import read
+from assent.contracts.shape import json_of, plain
 from assent.contracts.tokens import CreateToken
 from assent.core.access import Role
 from assent.core.errors import InvalidRequest
@@ -24,7 +26,6 @@ from assent.people.store.projects import Projects
 from assent.people.store.tokens import Tokens
 from assent.people.usecases.people import DEFAULT_PROJECT, PeopleService
 from assent.people.views import asked_token, token_body
-from assent.sdk.values import plain
 
 app = typer.Typer()
 token = typer.Typer(no_args_is_help=True, help="Manage tokens for agents, people and services.")
@@ -34,7 +35,7 @@ app.add_typer(token, name="token")
 app.add_typer(user, name="user")
 app.add_typer(group, name="group")
 
-Model = TypeVar("Model", bound=BaseModel)
+Model = TypeVar("Model")
 DAY = 24 * 3600
 Project = Annotated[str, typer.Option(help="Project ID")]
 Name = Annotated[str, typer.Argument(help="Username")]
@@ -46,7 +47,7 @@ PasswordStdin = Annotated[
 def checked(model: type[Model], **given: Any) -> Model:  # noqa: ANN401  # a body as the API receives it
     """Validate command-line arguments in the same way as the API's requests."""
     try:
-        return model.model_validate({name: value for name, value in given.items() if value is not None})
+        return read(model, {name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
         first = error.errors()[0]
         msg = f"{' '.join(map(str, first['loc']))}: {first['msg']}."
@@ -260,7 +261,7 @@ def user_password(
 ) -> None:
     """Set a person's password and sign them out everywhere."""
     password = _password() if password_stdin else _typed_password()
-    changes = checked(wire.ChangePerson, password=password).model_dump(exclude_none=True)
+    changes = json_of(checked(wire.ChangePerson, password=password))
 
     def use_case(node: Node, tx: Transaction) -> None:
         node[PeopleService].change_person(tx, name, changes, by=operator(DEFAULT_PROJECT))

@@ -10,11 +10,11 @@ import typer
 
 from assent.console import output
 from assent.console.session import Budget, session
+from assent.contracts.breakpoints import Breakpoint
 from assent.sdk.client import Assent
 from assent.sdk.errors import AlreadyEnded, AssentError
 from assent.sdk.files import ContextFile
 from assent.sdk.protocol import Asking
-from assent.sdk.values import Breakpoint
 
 LAST_WORDS = 5.0
 """How many seconds to keep trying to cancel a breakpoint while the server is unreachable."""

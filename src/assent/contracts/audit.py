@@ -1,11 +1,11 @@
-"""JSON models of events, checkpoints and proofs."""
+"""Shapes of events, checkpoints and proofs."""
 
 from typing import Any
 
-from assent.contracts.words import Strict
+from assent.contracts.shape import Shape
 
 
-class CheckpointView(Strict):
+class Checkpoint(Shape, frozen=True, kw_only=True):
     """A signed checkpoint. The other fields are parsed from `note`, the signed text with its signature."""
 
     number: int
@@ -17,12 +17,12 @@ class CheckpointView(Strict):
     """Text of the checkpoint, including its signature."""
 
 
-class CheckpointPage(Strict):
-    items: list[CheckpointView]
+class CheckpointPage(Shape, frozen=True, kw_only=True):
+    items: list[Checkpoint]
     next_before: int | None = None
 
 
-class AuditEventView(Strict):
+class AuditEvent(Shape, frozen=True, kw_only=True):
     """A breakpoint event, or an admin event, which has `adminChain` and `subject` instead of `breakpointId`."""
 
     at: str
@@ -40,12 +40,12 @@ class AuditEventView(Strict):
     hash: str
 
 
-class AuditEventPage(Strict):
-    items: list[AuditEventView]
+class AuditEventPage(Shape, frozen=True, kw_only=True):
+    items: list[AuditEvent]
     next_cursor: str | None = None
 
 
-class CheckpointKeyView(Strict):
+class CheckpointKey(Shape, frozen=True, kw_only=True):
     key_id: str
     origin: str
     public_key: str
@@ -56,11 +56,11 @@ class CheckpointKeyView(Strict):
     retired_at: str | None = None
 
 
-class CheckpointKeyPage(Strict):
-    items: list[CheckpointKeyView]
+class CheckpointKeyPage(Shape, frozen=True, kw_only=True):
+    items: list[CheckpointKey]
 
 
-class IncludedEvent(Strict):
+class IncludedEvent(Shape, frozen=True, kw_only=True):
     """An event with its inclusion proof: `path` contains the hashes from the event to the root, in base64."""
 
     seq: int
@@ -69,9 +69,9 @@ class IncludedEvent(Strict):
     path: list[str]
 
 
-class InclusionView(Strict):
+class Inclusion(Shape, frozen=True, kw_only=True):
     id: str
-    checkpoint: CheckpointView
+    checkpoint: Checkpoint
     """Checkpoint that the proofs refer to."""
     events: list[IncludedEvent]
     """Events with their inclusion proofs."""
@@ -79,7 +79,7 @@ class InclusionView(Strict):
     """Number of events that are not yet covered by a checkpoint."""
 
 
-class ConsistencyView(Strict):
-    first: CheckpointView
-    second: CheckpointView
+class Consistency(Shape, frozen=True, kw_only=True):
+    first: Checkpoint
+    second: Checkpoint
     path: list[str]

@@ -1,16 +1,15 @@
-"""JSON models of back-tests."""
+"""Shapes of back-tests."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from assent.contracts.shape import DocumentedAs, Limits, Shape
+from assent.contracts.words import DecisionName, Pattern, RuleActionName
 
-from assent.contracts.words import DecisionName, Pattern, RuleActionName, Strict
-
-Days = Annotated[int, Field(ge=1, le=3650)]
-Examples = Annotated[int, Field(ge=0, le=1000)]
+Days = Annotated[int, Limits(ge=1, le=3650)]
+Examples = Annotated[int, Limits(ge=0, le=1000)]
 
 
-class BacktestRule(Strict):
+class BacktestRule(Shape, frozen=True, kw_only=True):
     """A pattern to back-test without saving a rule."""
 
     pattern: Pattern
@@ -21,7 +20,7 @@ class BacktestRule(Strict):
     """Maximum number of breakpoints in each list."""
 
 
-class PastBreakpoint(Strict):
+class PastBreakpoint(Shape, frozen=True, kw_only=True):
     """A breakpoint in the result of a back-test."""
 
     id: str
@@ -36,7 +35,7 @@ class PastBreakpoint(Strict):
     feedback: str | None = None
 
 
-class CutLists(Strict):
+class CutLists(Shape, frozen=True, kw_only=True):
     """Which lists were truncated to the requested limit."""
 
     rejections: bool = False
@@ -44,11 +43,11 @@ class CutLists(Strict):
     auto_items: bool = False
 
 
-class Backtest(Strict):
+class Backtest(Shape, frozen=True, kw_only=True):
     """What a rule would have decided for past breakpoints, compared with their actual outcomes."""
 
     pattern: str
-    action: RuleActionName
+    action: Annotated[str, DocumentedAs(RuleActionName)]
     """Action of the rule."""
     days: int
     since: str
@@ -85,5 +84,18 @@ class Backtest(Strict):
     """The most recent affected breakpoints that are still pending."""
     auto_items: list[PastBreakpoint]
     """For a `never-auto-approve` rule, the most recent affected breakpoints that rules approved."""
-    more: CutLists
+    more: Annotated[dict[str, bool], DocumentedAs(CutLists)]
     """Whether each of these lists was truncated."""
+
+
+class Progress(Shape, frozen=True, kw_only=True):
+    scanned: int
+    total: int
+
+
+class BacktestLine(Shape, frozen=True, kw_only=True):
+    """A line of a back-test that reports its progress."""
+
+    progress: Progress | None = None
+    result: Backtest | None = None
+    problem: dict[str, Any] | None = None

@@ -2,120 +2,38 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints
+import msgspec
 
+from assent.contracts.shape import DocumentedAs, Limits, Shape
 from assent.contracts.words import (
-    MAX_TTL,
     DecisionName,
-    Experts,
     Format,
-    Gate,
-    Name,
-    Open,
     Sha256,
     StatusName,
     StrategyName,
-    Strict,
-    Tag,
     Text,
     Title,
 )
 
 
-class ContextFile(Strict):
-    path: Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")]
+class ContextFile(Shape, frozen=True, kw_only=True):
+    path: Annotated[str, Limits(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")]
     """Path of the file, as shown to reviewers."""
     format: Format
     """Format in which the file is displayed."""
-    language: Annotated[str, StringConstraints(max_length=50)] | None = None
+    language: Annotated[str, Limits(max_length=50)] | None = None
     """Programming language of the file."""
     content: str | None = None
     """Text of the file. Set only one of `content`, `contentBase64` and `sha256`. If none of them is set, the file is
     displayed as not provided.
     """
-    content_base64: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+/]*={0,2}$")] | None = None
+    content_base64: Annotated[str, Limits(pattern=r"^[A-Za-z0-9+/]*={0,2}$")] | None = None
     """Base64-encoded content of the file."""
     sha256: Sha256 | None = None
     """SHA-256 hash of a file that was uploaded earlier."""
 
 
-class Context(Open):
-    run_id: Name | None = None
-    """Same as the top-level `runId`. If both are set, they must be equal."""
-    files: Annotated[list[ContextFile], Field(max_length=100)] | None = None
-    """Context files to show to reviewers."""
-
-
-class Payload(Open):
-    """The content of a breakpoint. Unknown fields are kept and shown to reviewers."""
-
-    question: Text | None = None
-    """Question for the reviewers."""
-    title: Title | None = None
-    """Same as the top-level `title`. If both are set, they must be equal."""
-    context: Context | None = None
-    """Additional context for reviewers."""
-    expert: Name | Experts | None = None
-    """People or groups that must answer, or `owner`. Required for `collect-all` and `quorum`."""
-    tags: Annotated[list[Tag], Field(max_length=50)] | None = None
-    """Tags to add to the top-level `tags`."""
-    strategy: StrategyName | None = None
-    """Strategy that determines how answers become a decision. Default: `single`."""
-    previous_feedback: Text | None = None
-    """Feedback that the agent received on its previous attempt."""
-    attempt: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    """Number of the agent's current attempt."""
-    breakpoint_id: Gate | None = None
-    """Name of the gate. By default, it is derived from the title or the question."""
-    auto_approve_after_n: Annotated[int, Field(ge=-1, le=1_000_000)] | None = None
-    """Number of consecutive human approvals of this gate for this agent after which breakpoints are auto-approved.
-    Values below 1 disable this.
-    """
-    present_always_approve: bool | None = None
-    """Whether to offer reviewers the "Always approve" button. Default: `true`."""
-    options: Annotated[list[Title], Field(min_length=1, max_length=50)] | None = None
-    """Options that reviewers can choose from. If set, each approval must include one."""
-    form: dict[str, Any] | None = None
-    """Form for reviewers to fill in, as a flat JSON Schema with string, boolean, integer and number fields."""
-    hard_stop: bool | None = None
-    """If `true`, the breakpoint requires human approval, and rules cannot approve it."""
-    risk: Literal["low", "medium", "high"] | None = None
-    """Risk level. To approve a high-risk breakpoint, the reviewer must type the gate name."""
-    editable: Annotated[list[Name], Field(max_length=100)] | None = None
-    """Names of the values that reviewers can change."""
-    consumer: Name | None = None
-    """ID of another agent that may consume the receipt, or a pattern for such IDs."""
-
-
-class CreateBreakpoint(Strict):
-    agent_id: Name
-    """ID of the agent that asks the question."""
-    run_id: Name | None = None
-    """ID of the run that the breakpoint belongs to."""
-    title: Title | None = None
-    """Short title of the breakpoint."""
-    payload: Payload
-    """Content of the breakpoint. Unknown fields are kept and shown to reviewers."""
-    tags: Annotated[list[Tag], Field(max_length=50)] | None = None
-    """Tags that rules, routes and reviewers can filter by."""
-    ttl_seconds: Annotated[int, Field(ge=1, le=MAX_TTL)] | None = None
-    """Number of seconds until the deadline, up to the maximum in the project's policy. Default: the timeout of the
-    first matching route or, if that route does not have a timeout, the policy's maximum. If neither exists, there is
-    no deadline.
-    """
-    on_timeout: Literal["expire", "reject"] | None = None
-    """What happens at the deadline. Default: `expire`. With `reject`, the breakpoint is released as rejected. If the
-    deadline comes from a route's timeout, the route determines the outcome instead.
-    """
-    callback_url: (
-        Annotated[str, StringConstraints(max_length=2000, pattern=r"^https?://[^\s\x00-\x1f\x7f]+$")] | None
-    ) = None
-    """URL to which callbacks are sent. It must be publicly accessible."""
-    priority: Literal["low", "normal", "high", "urgent"] | None = None
-    """Priority of the breakpoint. Default: `normal`."""
-
-
-class GiveFeedback(Strict):
+class GiveFeedback(Shape, frozen=True, kw_only=True):
     """A comment or an answer. `release` approves unless `approved` is false; `approved` alone implies `release`."""
 
     comment: Text | None = None
@@ -130,27 +48,45 @@ class GiveFeedback(Strict):
     """Values of the form fields. Required for approval if the form has required fields."""
     edits: dict[str, Any] | None = None
     """Values that the reviewer changed. Only editable values can be changed."""
-    confirm: Annotated[str, StringConstraints(max_length=300)] | None = None
+    confirm: Annotated[str, Limits(max_length=300)] | None = None
     """Name of the gate. Required to approve a high-risk breakpoint."""
     digest: Sha256 | None = None
     """Content hash of the version that you reviewed. If it differs from the stored hash, the request is rejected."""
 
 
-class AutoApproval(Strict):
+class AutoApproval(Shape, frozen=True, kw_only=True):
     recommended: bool
     reason: str
     matched_rule: str | None = None
     consecutive_approvals: int
 
 
-class OneResponse(Open):
+class OneResponse(Shape, frozen=True, kw_only=True):
+    """The answer of one person."""
+
     responded_by: str
     approved: bool
     via: str
     responded_at: str
+    feedback: str | None = None
+    """Comment that was submitted with the answer."""
+    option: str | None = None
+    """Option that the reviewer chose."""
+    answers: dict[str, Any] | None = None
+    """Values of the form fields."""
+    edits: dict[str, Any] | None = None
+    """Values that the reviewer changed."""
+    expert: str | None = None
+    """Expert whose place the reviewer filled."""
+    in_place_of: list[str] | None = None
+    """People whom the reviewer represented as their deputy."""
+    override: bool | None = None
+    """Whether an admin answered in place of the experts."""
+    after_reset_by: str | None = None
+    """Admins who had reset the reviewer's access, which was not yet confirmed."""
 
 
-class BreakpointResult(Open):
+class BreakpointResult(Shape, frozen=True, kw_only=True):
     """The outcome for the agent; `approved` is true only after an explicit approval."""
 
     approved: bool
@@ -170,12 +106,31 @@ class BreakpointResult(Open):
     set.
     """
     responded_by: str | None = None
-    all_responses: list[OneResponse] | None = None
+    all_responses: Annotated[list[dict[str, Any]], DocumentedAs(list[OneResponse])] | None = None
     """Answers from all reviewers."""
     via: str | None = None
+    answers: dict[str, Any] | None = None
+    """Values of the form fields."""
+    edits: dict[str, Any] | None = None
+    """Values that the reviewer changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as JSON, with the field names of the API."""
+        result: dict[str, Any] = msgspec.to_builtins(self)
+        return result
+
+    def __repr__(self) -> str:
+        shown = ", ".join(
+            f"{name}={value!r}" for name in self.__struct_fields__ if (value := getattr(self, name)) is not None
+        )
+        return f"BreakpointResult({shown})"
+
+    def __bool__(self) -> bool:
+        """Return whether it was approved, so that `if result:` is true only for an approval."""
+        return self.approved is True
 
 
-class Feedback(Strict):
+class Feedback(Shape, frozen=True, kw_only=True):
     id: str
     breakpoint_id: str
     author: str
@@ -183,7 +138,7 @@ class Feedback(Strict):
     created_at: str
 
 
-class PendingAnswer(Strict):
+class PendingAnswer(Shape, frozen=True, kw_only=True):
     """An answer that can still be undone. Agents cannot see it."""
 
     by: str
@@ -191,7 +146,7 @@ class PendingAnswer(Strict):
     due_at: str
 
 
-class BreakpointSummary(Strict):
+class BreakpointSummary(Shape, frozen=True, kw_only=True):
     id: str
     breakpoint_id: str
     """Same as `id`."""
@@ -206,7 +161,7 @@ class BreakpointSummary(Strict):
     gate: str
     tags: list[str]
     experts: list[str]
-    strategy: StrategyName
+    strategy: Annotated[str, DocumentedAs(StrategyName)]
     """Strategy that determines how answers become a decision."""
     risk: str | None = None
     priority: str
@@ -223,24 +178,24 @@ class BreakpointSummary(Strict):
     decided_by: str | None = None
 
 
-class BreakpointView(BreakpointSummary):
+class Breakpoint(BreakpointSummary, frozen=True, kw_only=True):
     payload: dict[str, Any]
     feedback: list[Feedback]
     """Comments on the breakpoint."""
-    responses: list[OneResponse]
+    responses: Annotated[list[dict[str, Any]], DocumentedAs(list[OneResponse])]
     """The current answer of each person."""
-    pending_answers: list[PendingAnswer] | None = None
+    pending_answers: Annotated[list[dict[str, Any]], DocumentedAs(list[PendingAnswer])] | None = None
     """Answers from the browser that can still be undone. Agents cannot see them. Changes to this list do not increase
     `version`.
     """
     result: BreakpointResult | None = None
     """Outcome of the breakpoint. Set once the breakpoint has ended."""
-    auto_approval: AutoApproval
+    auto_approval: Annotated[dict[str, Any], DocumentedAs(AutoApproval)]
     """Whether rules or earlier approvals would approve the breakpoint, and why."""
     digest: str
     """Content hash (SHA-256) of the breakpoint."""
     ttl_seconds: int | None = None
-    on_timeout: Literal["expire", "reject"]
+    on_timeout: Annotated[str, DocumentedAs(Literal["expire", "reject"])]
     """What happens at the deadline."""
     callback_url: str | None = None
     """Callback URL, exactly as submitted. It is visible to everyone who can read the breakpoint."""
@@ -256,21 +211,31 @@ class BreakpointView(BreakpointSummary):
     """Whether the token may claim any agent ID. If `true`, auto-approve rules based on `agentId` do not match."""
 
 
-class BreakpointStatus(Strict):
+class Status(Shape, frozen=True, kw_only=True):
     status: StatusName
     decision: DecisionName | None = None
     updated_at: str
     feedback: list[Feedback] | None = None
     result: BreakpointResult | None = None
 
+    @property
+    def ended(self) -> bool:
+        return self.status != "waiting"
 
-class BreakpointPage(Strict):
+    @property
+    def approved(self) -> bool:
+        """True only if it was released with an approval, not after a timeout, a cancellation or anything unclear."""
+        explicit = self.result is not None and self.result.approved
+        return self.status == "released" and self.decision == "approved" and explicit
+
+
+class BreakpointPage(Shape, frozen=True, kw_only=True):
     items: list[BreakpointSummary]
     next_cursor: str | None = None
     counts: dict[str, int] | None = None
 
 
-class EventView(Strict):
+class Event(Shape, frozen=True, kw_only=True):
     id: str
     breakpoint_id: str
     seq: int
@@ -281,10 +246,10 @@ class EventView(Strict):
     hash: str
 
 
-class EventPage(Strict):
-    items: list[EventView]
+class Events(Shape, frozen=True, kw_only=True):
+    items: list[Event]
 
 
-class UploadedFile(Strict):
-    sha256: Sha256
+class UploadedFile(Shape, frozen=True, kw_only=True):
+    sha256: Annotated[str, DocumentedAs(Sha256)]
     size: int

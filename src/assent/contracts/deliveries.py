@@ -1,13 +1,13 @@
-"""JSON models of deliveries and their attempts."""
+"""Shapes of deliveries and their attempts."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from assent.contracts.words import Strict
+from assent.contracts.shape import DocumentedAs, Shape
 
 DeliveryState = Literal["pending", "sending", "sent", "answered", "superseded", "dead"]
 
 
-class DeliveryView(Strict):
+class Delivery(Shape, frozen=True, kw_only=True):
     id: str
     """ID of the delivery, sent with each callback as `webhook-id`."""
     breakpoint_id: str
@@ -18,7 +18,7 @@ class DeliveryView(Strict):
     """Type of the event."""
     seq: int
     """Number of the event in the breakpoint's history."""
-    state: DeliveryState
+    state: Annotated[str, DocumentedAs(DeliveryState)]
     """State of the delivery."""
     attempts: int
     next_attempt_at: str | None = None
@@ -30,7 +30,7 @@ class DeliveryView(Strict):
     updated_at: str
 
 
-class AttemptView(Strict):
+class Attempt(Shape, frozen=True, kw_only=True):
     n: int
     at: str
     worker: str
@@ -40,11 +40,11 @@ class AttemptView(Strict):
     error: str | None = None
 
 
-class DeliveryWithLog(DeliveryView):
-    log: list[AttemptView]
+class DeliveryWithLog(Delivery, frozen=True, kw_only=True):
+    log: list[Attempt]
     """All attempts, oldest first."""
 
 
-class DeliveryPage(Strict):
-    items: list[DeliveryView]
+class DeliveryPage(Shape, frozen=True, kw_only=True):
+    items: list[Delivery]
     next_cursor: str | None = None

@@ -1,9 +1,12 @@
-"""JSON models of past breakpoints and statistics per gate."""
+"""Shapes of past breakpoints and statistics per gate."""
 
-from assent.contracts.words import DecisionName, StatusName, StrategyName, Strict
+from typing import Annotated
+
+from assent.contracts.shape import DocumentedAs, Shape
+from assent.contracts.words import DecisionName, StatusName, StrategyName
 
 
-class HistoryEntry(Strict):
+class HistoryEntry(Shape, frozen=True, kw_only=True):
     """One breakpoint in the history of its gate."""
 
     id: str
@@ -24,17 +27,17 @@ class HistoryEntry(Strict):
     ended_at: str | None = None
     response_seconds: float | None = None
     """Number of seconds until the decision. Set only if a person made the decision."""
-    strategy: StrategyName
+    strategy: Annotated[str, DocumentedAs(StrategyName)]
     """Strategy that determined how answers became a decision."""
     feedback: str | None = None
 
 
-class AgentStreak(Strict):
+class AgentStreak(Shape, frozen=True, kw_only=True):
     agent_id: str
     streak: int
 
 
-class GateSummary(Strict):
+class GateSummary(Shape, frozen=True, kw_only=True):
     """Statistics on a gate's most recent breakpoints."""
 
     gate: str
@@ -64,7 +67,7 @@ class GateSummary(Strict):
     """Time at which the oldest counted breakpoint was created."""
 
 
-class HistoryPage(Strict):
+class HistoryPage(Shape, frozen=True, kw_only=True):
     items: list[HistoryEntry]
     next_cursor: str | None = None
     summary: GateSummary | None = None

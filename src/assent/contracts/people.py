@@ -1,33 +1,30 @@
-"""JSON models of people and groups."""
+"""Shapes of people and groups."""
 
 from typing import Annotated
 
-from pydantic import Field, StringConstraints
+import msgspec
 
-from assent.contracts.words import Handle, RoleName, Strict, Title
+from assent.contracts.shape import Limits, Shape
+from assent.contracts.words import Handle, RoleName, Title
 
 
-class CreatePerson(Strict):
+class CreatePerson(Shape, frozen=True, kw_only=True):
     name: Handle
     """Username. It can contain `a-z`, digits, `.`, `_` and `-`, and must be unique across all projects."""
     display_name: Title | None = None
     """Name that is shown in the interface."""
-    email: Annotated[str, StringConstraints(max_length=254, pattern=r"^[^@\s\x00-\x1f]+@[^@\s\x00-\x1f]+$")] | None = (
-        None
-    )
+    email: Annotated[str, Limits(max_length=254, pattern=r"^[^@\s\x00-\x1f]+@[^@\s\x00-\x1f]+$")] | None = None
     """Email address."""
-    password: Annotated[str, StringConstraints(min_length=10, max_length=200)] | None = None
+    password: Annotated[str, Limits(min_length=10, max_length=200)] | None = None
     """Password. If you set one, the account is marked as set up by you until another admin confirms it."""
-    roles: list[RoleName] = Field(default=["viewer"])
+    roles: list[RoleName] = msgspec.field(default_factory=lambda: ["viewer"])
     """Roles of the person in this project."""
 
 
-class ChangePerson(Strict):
+class ChangePerson(Shape, frozen=True, kw_only=True):
     display_name: Title | None = None
-    email: Annotated[str, StringConstraints(max_length=254, pattern=r"^[^@\s\x00-\x1f]+@[^@\s\x00-\x1f]+$")] | None = (
-        None
-    )
-    password: Annotated[str, StringConstraints(min_length=10, max_length=200)] | None = None
+    email: Annotated[str, Limits(max_length=254, pattern=r"^[^@\s\x00-\x1f]+@[^@\s\x00-\x1f]+$")] | None = None
+    password: Annotated[str, Limits(min_length=10, max_length=200)] | None = None
     """New password. Setting it ends the person's sessions and revokes their tokens. The request is rejected if an email
     channel in the home project can reach the person; send a reset link instead.
     """
@@ -37,7 +34,7 @@ class ChangePerson(Strict):
     """Whether the account is active. If `false`, its tokens and sessions stop working."""
 
 
-class PersonView(Strict):
+class Person(Shape, frozen=True, kw_only=True):
     id: str
     name: str
     display_name: str
@@ -54,19 +51,19 @@ class PersonView(Strict):
     created_at: str
 
 
-class PersonPage(Strict):
-    items: list[PersonView]
+class PersonPage(Shape, frozen=True, kw_only=True):
+    items: list[Person]
 
 
-class PutGroup(Strict):
-    members: Annotated[list[Handle], Field(max_length=1000)]
+class PutGroup(Shape, frozen=True, kw_only=True):
+    members: Annotated[list[Handle], Limits(max_length=1000)]
     """Usernames of the members. They replace all current members."""
 
 
-class GroupView(Strict):
+class Group(Shape, frozen=True, kw_only=True):
     name: str
     members: list[str]
 
 
-class GroupPage(Strict):
-    items: list[GroupView]
+class GroupPage(Shape, frozen=True, kw_only=True):
+    items: list[Group]

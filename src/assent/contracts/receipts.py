@@ -1,13 +1,12 @@
-"""JSON models of receipts and receipt keys."""
+"""Shapes of receipts and receipt keys."""
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from assent.contracts.shape import Limits, Shape
+from assent.contracts.words import Sha256
 
-from assent.contracts.words import Sha256, Strict
 
-
-class ApproverView(Strict):
+class Approver(Shape, frozen=True, kw_only=True):
     by: str
     """Approver, in the form `person:…` or `rule:…`."""
     via: str
@@ -16,12 +15,12 @@ class ApproverView(Strict):
     override: bool | None = None
 
 
-class UseView(Strict):
+class Use(Shape, frozen=True, kw_only=True):
     at: str
     by: str
 
 
-class ReceiptView(Strict):
+class Receipt(Shape, frozen=True, kw_only=True):
     """A receipt. The signature covers all other fields in canonical form. Fields without a value are omitted."""
 
     version: Literal[1]
@@ -38,7 +37,7 @@ class ReceiptView(Strict):
     decision: Literal["approved"]
     """Decision. This is always `approved`."""
     decided_at: str
-    approvers: Annotated[list[ApproverView], Field(min_length=1)]
+    approvers: Annotated[list[Approver], Limits(min_length=1)]
     """People and rules that approved the breakpoint."""
     option: str | None = None
     answers: dict[str, Any] | None = None
@@ -47,7 +46,7 @@ class ReceiptView(Strict):
     expires_at: str
     """Time at which the receipt expires."""
     key_id: str
-    used: UseView | None = None
+    used: Use | None = None
     """Details of the receipt's use. Set if the receipt has been consumed and is therefore invalid."""
     signature: str
     """Base64-encoded Ed25519 signature over `assent-receipt/1`, a line feed and the canonical JSON (RFC 8785) of all
@@ -55,19 +54,19 @@ class ReceiptView(Strict):
     """
 
 
-class ConsumeReceipt(Strict):
+class ConsumeReceipt(Shape, frozen=True, kw_only=True):
     receipt: dict[str, Any]
     """The receipt, exactly as the server returned it."""
 
 
-class ReceiptUse(Strict):
+class ReceiptUse(Shape, frozen=True, kw_only=True):
     breakpoint_id: str
     nonce: str
     used_at: str
     used_by: str
 
 
-class ReceiptKeyView(Strict):
+class ReceiptKey(Shape, frozen=True, kw_only=True):
     key_id: str
     public_key: str
     """32-byte public key, Base64-encoded."""
@@ -82,10 +81,10 @@ class ReceiptKeyView(Strict):
     revoked_at: str | None = None
 
 
-class ReceiptKeyPage(Strict):
-    items: list[ReceiptKeyView]
+class ReceiptKeys(Shape, frozen=True, kw_only=True):
+    items: list[ReceiptKey]
 
 
-class RotateReceiptKey(Strict):
+class RotateReceiptKey(Shape, frozen=True, kw_only=True):
     revoke: bool = False
     """Whether to revoke all older keys."""

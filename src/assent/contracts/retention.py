@@ -1,22 +1,20 @@
-"""JSON models of legal holds."""
+"""Shapes of legal holds."""
 
 from typing import Annotated
 
-from pydantic import StringConstraints
-
-from assent.contracts.words import Strict
+from assent.contracts.shape import Limits, Shape
 
 
-class PlaceHold(Strict):
-    breakpoint_id: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
+class PlaceHold(Shape, frozen=True, kw_only=True):
+    breakpoint_id: Annotated[str, Limits(min_length=1, max_length=64)] | None = None
     """ID of the breakpoint to protect. Default: the whole project. The request is rejected if the breakpoint's content
     has already been purged.
     """
-    reason: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+    reason: Annotated[str, Limits(min_length=1, max_length=1000)]
     """Reason for the legal hold."""
 
 
-class HoldView(Strict):
+class Hold(Shape, frozen=True, kw_only=True):
     id: str
     breakpoint_id: str | None = None
     """ID of the protected breakpoint, or null if the hold applies to the whole project."""
@@ -27,5 +25,5 @@ class HoldView(Strict):
     lifted_at: str | None = None
 
 
-class HoldPage(Strict):
-    items: list[HoldView]
+class HoldPage(Shape, frozen=True, kw_only=True):
+    items: list[Hold]

@@ -1,10 +1,11 @@
-"""JSON models of rules, their evaluation and their changes."""
+"""Shapes of rules, their evaluation and their changes."""
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from msgspec import UNSET, UnsetType
 
 from assent.contracts.backtest import Backtest, Days, Examples, PastBreakpoint
+from assent.contracts.shape import Limits, Shape
 from assent.contracts.words import (
     Experts,
     Gate,
@@ -14,16 +15,15 @@ from assent.contracts.words import (
     Pattern,
     RuleActionName,
     StrategyName,
-    Strict,
     Tag,
     Title,
 )
 
 RuleModeName = Literal["live", "shadow"]
-Place = Annotated[int, Field(ge=0, le=1_000_000)]
+Place = Annotated[int, Limits(ge=0, le=1_000_000)]
 
 
-class CreateRule(Strict):
+class CreateRule(Shape, frozen=True, kw_only=True):
     pattern: Pattern
     """Pattern that determines which breakpoints the rule matches."""
     action: RuleActionName
@@ -42,20 +42,20 @@ class CreateRule(Strict):
     """Reason for the change, kept in the rule's history."""
 
 
-class ChangeRule(Strict):
+class ChangeRule(Shape, frozen=True, kw_only=True):
     """The fields to change. To remove `note` or `expiresAt`, set the field to null."""
 
-    pattern: Pattern | None = None
-    action: RuleActionName | None = None
-    note: Note | None = None
-    mode: RuleModeName | None = None
-    expires_at: Moment | None = None
-    enabled: bool | None = None
-    order: Place | None = None
-    why: Note | None = None
+    pattern: Pattern | UnsetType | None = UNSET
+    action: RuleActionName | UnsetType | None = UNSET
+    note: Note | UnsetType | None = UNSET
+    mode: RuleModeName | UnsetType | None = UNSET
+    expires_at: Moment | UnsetType | None = UNSET
+    enabled: bool | UnsetType | None = UNSET
+    order: Place | UnsetType | None = UNSET
+    why: Note | UnsetType | None = UNSET
 
 
-class RuleView(Strict):
+class Rule(Shape, frozen=True, kw_only=True):
     id: str
     pattern: str
     action: str
@@ -80,25 +80,25 @@ class RuleView(Strict):
     """Warnings about what else an auto-approve rule would approve. Included only in responses with a single rule."""
 
 
-class RulePage(Strict):
-    items: list[RuleView]
+class Rules(Shape, frozen=True, kw_only=True):
+    items: list[Rule]
 
 
-class ClaimingToken(Strict):
+class ClaimingToken(Shape, frozen=True, kw_only=True):
     id: str
     name: str
 
 
-class RulesOnClaimedIds(Strict):
+class RulesOnClaimedIds(Shape, frozen=True, kw_only=True):
     """Rules that approve based on the agent ID, and tokens that may claim any agent ID. Unless both exist, both lists
     are empty.
     """
 
-    items: list[RuleView]
+    items: list[Rule]
     tokens: list[ClaimingToken]
 
 
-class RuleEventView(Strict):
+class RuleEvent(Shape, frozen=True, kw_only=True):
     rule_id: str
     seq: int
     type: str
@@ -109,18 +109,18 @@ class RuleEventView(Strict):
     hash: str
 
 
-class RuleEventPage(Strict):
-    items: list[RuleEventView]
+class RuleEvents(Shape, frozen=True, kw_only=True):
+    items: list[RuleEvent]
 
 
-class CheckRules(Strict):
+class CheckRules(Shape, frozen=True, kw_only=True):
     """A hypothetical breakpoint to check against the rules."""
 
     breakpoint_id: Gate
     """Name of the gate."""
     title: Title | None = None
     """Title of the breakpoint."""
-    tags: Annotated[list[Tag], Field(max_length=50)] | None = None
+    tags: Annotated[list[Tag], Limits(max_length=50)] | None = None
     """Tags of the breakpoint."""
     expert: Name | Experts | None = None
     """People or groups that must answer, or `owner`."""
@@ -134,17 +134,17 @@ class CheckRules(Strict):
     """Priority of the breakpoint."""
     strategy: StrategyName | None = None
     """Strategy that determines how answers become a decision."""
-    attempt: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    attempt: Annotated[int, Limits(ge=0, le=1_000_000)] | None = None
     """Number of the agent's current attempt."""
     hard_stop: bool | None = None
     """Whether the breakpoint requires human approval."""
-    auto_approve_after_n: Annotated[int, Field(ge=-1, le=1_000_000)] | None = None
+    auto_approve_after_n: Annotated[int, Limits(ge=-1, le=1_000_000)] | None = None
     """Number of consecutive human approvals after which breakpoints are auto-approved."""
     payload: dict[str, Any] | None = None
     """Content of the breakpoint."""
 
 
-class RuleCheck(Strict):
+class RuleCheck(Shape, frozen=True, kw_only=True):
     recommended: bool
     reason: str
     matched_rule: str | None = None
@@ -158,7 +158,7 @@ class RuleCheck(Strict):
     """Shadow rules that matched, and what they would have done."""
 
 
-class ShadowReport(Strict):
+class ShadowReport(Shape, frozen=True, kw_only=True):
     """Results of a shadow rule, compared with human decisions."""
 
     rule_id: str
@@ -184,14 +184,14 @@ class ShadowReport(Strict):
     """Whether the list was truncated."""
 
 
-class ProposeRule(Strict):
+class ProposeRule(Shape, frozen=True, kw_only=True):
     days: Days = 30
     """Number of days to look back."""
     limit: Examples = 50
     """Maximum number of breakpoints in each list."""
 
 
-class RuleProposal(Strict):
+class RuleProposal(Shape, frozen=True, kw_only=True):
     """The narrowest rule that matches similar breakpoints, with its back-test. The rule is not saved."""
 
     pattern: str

@@ -1,16 +1,15 @@
-"""JSON models of rules.json."""
+"""Shapes of rules.json."""
 
 from typing import Annotated, Literal
 
-from pydantic import StringConstraints
-
 from assent.contracts.rules import Place, RuleModeName
-from assent.contracts.words import Moment, Note, Pattern, RuleActionName, Strict
+from assent.contracts.shape import DocumentedAs, Limits, Shape
+from assent.contracts.words import Moment, Note, Pattern, RuleActionName
 
-Origin = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Origin = Annotated[str, Limits(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 
 
-class FileRule(Strict):
+class FileRule(Shape, frozen=True, kw_only=True):
     """A rule in rules.json. IDs, people and times refer to the exporting server."""
 
     pattern: Pattern
@@ -37,15 +36,15 @@ class FileRule(Strict):
     """Position of the rule in the evaluation order."""
 
 
-class RulesFile(Strict):
-    schema_version: Annotated[str, StringConstraints(max_length=100)]
+class RulesFile(Shape, frozen=True, kw_only=True):
+    schema_version: Annotated[str, Limits(max_length=100)]
     """Version of the file format."""
     rules: list[FileRule]
     """Rules in evaluation order."""
 
 
-class ImportedRule(Strict):
-    outcome: Literal["added", "changed", "unchanged", "removed"]
+class ImportedRule(Shape, frozen=True, kw_only=True):
+    outcome: Annotated[str, DocumentedAs(Literal["added", "changed", "unchanged", "removed"])]
     """What the import did with the rule."""
     index: int | None = None
     file_id: str | None = None
@@ -55,7 +54,7 @@ class ImportedRule(Strict):
     warnings: list[str] | None = None
 
 
-class RulesImported(Strict):
+class RulesImported(Shape, frozen=True, kw_only=True):
     dry_run: bool
     added: int
     changed: int

@@ -1,16 +1,15 @@
-"""JSON models of processes and runs."""
+"""Shapes of processes and runs."""
 
 from typing import Annotated, Any, Literal
 
-from pydantic import StringConstraints
-
-from assent.contracts.words import Name, Strict
+from assent.contracts.shape import DocumentedAs, Limits, Shape
+from assent.contracts.words import Name
 
 RunStateName = Literal["queued", "running", "suspended", "done", "failed", "cancelled"]
-ProcessName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
+ProcessName = Annotated[str, Limits(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
 
 
-class StartRun(Strict):
+class StartRun(Shape, frozen=True, kw_only=True):
     process: ProcessName
     """Name of the process to run."""
     inputs: Any = None
@@ -19,7 +18,7 @@ class StartRun(Strict):
     """Agent ID for the run's breakpoints. Default: the name of the process."""
 
 
-class CauseView(Strict):
+class Cause(Shape, frozen=True, kw_only=True):
     """The event and trigger that started a run, and how many runs precede it."""
 
     event_id: str
@@ -28,33 +27,37 @@ class CauseView(Strict):
     """Number of other runs between the original external event and this run."""
 
 
-class RunSummary(Strict):
+class RunSummary(Shape, frozen=True, kw_only=True):
     id: str
     process: str
     state: RunStateName
     """State of the run."""
     agent_id: str
     started_by: str
-    cause: CauseView | None = None
+    cause: Cause | None = None
     """Event and trigger that started the run, if any."""
     created_at: str
     updated_at: str
     ended_at: str | None = None
     error: dict[str, Any] | None = None
 
+    @property
+    def ended(self) -> bool:
+        return self.state in {"done", "failed", "cancelled"}
 
-class RunPage(Strict):
+
+class RunPage(Shape, frozen=True, kw_only=True):
     items: list[RunSummary]
     next_cursor: str | None = None
 
 
-class StepView(Strict):
+class RunStep(Shape, frozen=True, kw_only=True):
     path: str
     """Position of the step in the process. For steps inside a `gather`, the position contains dots."""
-    kind: Literal["task", "breakpoint", "sleep", "file"]
+    kind: Annotated[str, DocumentedAs(Literal["task", "breakpoint", "sleep", "file"])]
     """Kind of the step."""
     name: str
-    state: Literal["running", "retrying", "waiting", "answered", "done", "failed"]
+    state: Annotated[str, DocumentedAs(Literal["running", "retrying", "waiting", "answered", "done", "failed"])]
     """State of the step."""
     attempts: int
     started_at: str
@@ -64,23 +67,23 @@ class StepView(Strict):
     error: dict[str, Any] | None = None
 
 
-class RunFileView(Strict):
+class RunFile(Shape, frozen=True, kw_only=True):
     path: str
     sha256: str
     size: int
 
 
-class RunView(RunSummary):
+class Run(RunSummary, frozen=True, kw_only=True):
     version: str
     inputs: Any = None
     output: Any = None
-    steps: list[StepView]
+    steps: list[RunStep]
     """Steps of the run, in order."""
-    files: list[RunFileView]
+    files: list[RunFile]
     """Files in the run directory."""
 
 
-class JournalLine(Strict):
+class JournalLine(Shape, frozen=True, kw_only=True):
     seq: int
     at: str
     type: str
@@ -88,11 +91,11 @@ class JournalLine(Strict):
     data: dict[str, Any]
 
 
-class JournalPage(Strict):
+class JournalPage(Shape, frozen=True, kw_only=True):
     items: list[JournalLine]
 
 
-class ProcessView(Strict):
+class ProcessInfo(Shape, frozen=True, kw_only=True):
     name: str
     file: str
     version: str
@@ -102,5 +105,5 @@ class ProcessView(Strict):
     """Why the process cannot run."""
 
 
-class ProcessList(Strict):
-    items: list[ProcessView]
+class ProcessList(Shape, frozen=True, kw_only=True):
+    items: list[ProcessInfo]

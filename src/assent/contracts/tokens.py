@@ -1,13 +1,12 @@
-"""JSON models of tokens."""
+"""Shapes of tokens."""
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from assent.contracts.shape import Limits, Shape
+from assent.contracts.words import MAX_TTL, Gate, Handle, Name, RoleName
 
-from assent.contracts.words import MAX_TTL, Gate, Handle, Name, RoleName, Strict
 
-
-class CreateToken(Strict):
+class CreateToken(Shape, frozen=True, kw_only=True):
     kind: Literal["agent", "viewer", "reviewer", "rule-admin", "auditor", "admin", "metrics"]
     """Kind of token: `agent`, `metrics` or, for a person's token, a role."""
     name: Name
@@ -18,28 +17,28 @@ class CreateToken(Strict):
     """Username of the person who owns the token. Default, and only allowed value: the caller's username. You cannot
     set this field for agent and metrics tokens.
     """
-    gates: Annotated[list[Gate], Field(min_length=1, max_length=100)] | None = None
+    gates: Annotated[list[Gate], Limits(min_length=1, max_length=100)] | None = None
     """Patterns that match the gates that an agent token may use. By default, it may use all gates."""
-    agent_ids: Annotated[list[Name], Field(min_length=1, max_length=100)] | None = None
+    agent_ids: Annotated[list[Name], Limits(min_length=1, max_length=100)] | None = None
     """Patterns that match the agent IDs that an agent token may claim. By default, it may claim any agent ID, and
     `agentIdClaimed` is `true`.
     """
-    processes: Annotated[list[Name], Field(max_length=100)] | None = None
+    processes: Annotated[list[Name], Limits(max_length=100)] | None = None
     """Patterns that match the processes that an agent token may start; `[]` means none. Default: no processes if
     `gates` is set, otherwise all.
     """
-    same_agent_as: Annotated[str, Field(pattern=r"^tok_[0-9a-z]{26}$")] | None = None
+    same_agent_as: Annotated[str, Limits(pattern=r"^tok_[0-9a-z]{26}$")] | None = None
     """ID of another agent token, for example to rotate a token. Both tokens then belong to the same agent: they can
     read and cancel the same breakpoints and runs, and they share approval counts. Limits that you omit are copied from
     the other token.
     """
-    creates_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    creates_per_minute: Annotated[int, Limits(ge=1, le=1_000_000)] | None = None
     """Maximum number of breakpoints that can be created with the token per minute."""
-    expires_in_seconds: Annotated[int, Field(ge=1, le=MAX_TTL)] | None = None
+    expires_in_seconds: Annotated[int, Limits(ge=1, le=MAX_TTL)] | None = None
     """Number of seconds until the token expires. Default: 90 days."""
 
 
-class TokenView(Strict):
+class Token(Shape, frozen=True, kw_only=True):
     id: str
     kind: str
     name: str
@@ -59,9 +58,9 @@ class TokenView(Strict):
     revoked_at: str | None = None
 
 
-class NewTokenView(TokenView):
+class CreatedToken(Token, frozen=True, kw_only=True):
     token: str
 
 
-class TokenPage(Strict):
-    items: list[TokenView]
+class TokenPage(Shape, frozen=True, kw_only=True):
+    items: list[Token]

@@ -1,43 +1,45 @@
-"""JSON models of sources, schedules, triggers, trigger events and firings."""
+"""Shapes of sources, schedules, triggers, trigger events and firings."""
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints
+import msgspec
+from msgspec import UNSET, UnsetType
 
 from assent.contracts.runs import RunSummary
-from assent.contracts.words import Name, Strict
+from assent.contracts.shape import DocumentedAs, Limits, Shape
+from assent.contracts.words import Name
 
-TriggerName = Annotated[str, StringConstraints(min_length=1, max_length=60, pattern=r"^[a-z0-9][a-z0-9_.-]*$")]
-SourceKindName = Annotated[str, StringConstraints(min_length=1, max_length=40, pattern=r"^[a-z0-9_-]+$")]
-EventPattern = Annotated[str, StringConstraints(min_length=1, max_length=4000)]
-Process = Annotated[str, StringConstraints(min_length=1, max_length=120)]
-Template = Annotated[str, StringConstraints(min_length=1, max_length=500)]
-Length = Annotated[str, StringConstraints(min_length=2, max_length=20, pattern=r"^[0-9dhms]+$")]
-Remark = Annotated[str, StringConstraints(min_length=1, max_length=500)]
+TriggerName = Annotated[str, Limits(min_length=1, max_length=60, pattern=r"^[a-z0-9][a-z0-9_.-]*$")]
+SourceKindName = Annotated[str, Limits(min_length=1, max_length=40, pattern=r"^[a-z0-9_-]+$")]
+EventPattern = Annotated[str, Limits(min_length=1, max_length=4000)]
+Process = Annotated[str, Limits(min_length=1, max_length=120)]
+Template = Annotated[str, Limits(min_length=1, max_length=500)]
+Length = Annotated[str, Limits(min_length=2, max_length=20, pattern=r"^[0-9dhms]+$")]
+Remark = Annotated[str, Limits(min_length=1, max_length=500)]
 Enabled = bool | Literal["suspended"]
 EventStateName = Literal["received", "matched", "unmatched", "failed"]
 FiringStateName = Literal["held", "started", "skipped", "dead"]
 
 
-class CreateSource(Strict):
+class CreateSource(Shape, frozen=True, kw_only=True):
     name: TriggerName
     """Name of the source. It can contain `a-z`, digits, `.`, `_` and `-`."""
     kind: SourceKindName
     """Kind of the source, such as `github`, `gitlab`, `webhook`, `files`, `git` or `schedule`."""
-    settings: dict[str, Any] = Field(default_factory=dict[str, Any])
+    settings: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     """Settings for this kind of source. Secrets must be references in the form `env:NAME` or `file:PATH`."""
     enabled: bool = True
     """Whether the source is enabled."""
 
 
-class ChangeSource(Strict):
-    settings: dict[str, Any] | None = None
+class ChangeSource(Shape, frozen=True, kw_only=True):
+    settings: dict[str, Any] | UnsetType | None = UNSET
     """Settings to change. To remove a setting, set it to null."""
-    enabled: bool | None = None
+    enabled: bool | UnsetType | None = UNSET
     """Whether the source is enabled. If you enable a schedule again, the times that it missed are skipped."""
 
 
-class SourceView(Strict):
+class Source(Shape, frozen=True, kw_only=True):
     """A source."""
 
     id: str
@@ -74,11 +76,11 @@ class SourceView(Strict):
     updated_at: str
 
 
-class SourcePage(Strict):
-    items: list[SourceView]
+class Sources(Shape, frozen=True, kw_only=True):
+    items: list[Source]
 
 
-class ScheduleView(Strict):
+class Schedule(Shape, frozen=True, kw_only=True):
     """The next times at which a schedule fires, in its own time zone."""
 
     source_id: str
@@ -91,11 +93,11 @@ class ScheduleView(Strict):
     """Next times at which the schedule fires, with the UTC offset of its time zone."""
 
 
-class SchedulePage(Strict):
-    items: list[ScheduleView]
+class Schedules(Shape, frozen=True, kw_only=True):
+    items: list[Schedule]
 
 
-class DebounceBody(Strict):
+class DebounceBody(Shape, frozen=True, kw_only=True):
     quiet: Length
     """Period without further events after which the run starts, such as `30s`."""
     max: Length | None = None
@@ -104,8 +106,8 @@ class DebounceBody(Strict):
     """Template for a key. Events with different keys are handled independently of each other."""
 
 
-class ConcurrencyBody(Strict):
-    limit: Annotated[int, Field(ge=1, le=1000)] | None = None
+class ConcurrencyBody(Shape, frozen=True, kw_only=True):
+    limit: Annotated[int, Limits(ge=1, le=1000)] | None = None
     """Maximum number of concurrent runs."""
     when_full: Literal["queue", "skip", "replace", "cancel"] | None = None
     """What to do when the limit is reached: queue the event, skip it, replace queued events, or cancel active runs."""
@@ -113,53 +115,53 @@ class ConcurrencyBody(Strict):
     """Template for a key. Events with different keys are handled independently of each other."""
 
 
-class HoldBody(Strict):
-    gate: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+class HoldBody(Shape, frozen=True, kw_only=True):
+    gate: Annotated[str, Limits(min_length=1, max_length=200)] | None = None
     """Name of the gate."""
     question: Template | None = None
     """Question for the reviewers. It can contain templates."""
-    expert: Name | Annotated[list[Name], Field(max_length=50)] | None = None
+    expert: Name | Annotated[list[Name], Limits(max_length=50)] | None = None
     """People or groups that must answer, or `owner`."""
     when: EventPattern | None = None
     """Pattern that matches the events that require approval. By default, all events do."""
 
 
-class BreakerBody(Strict):
-    limit: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+class BreakerBody(Shape, frozen=True, kw_only=True):
+    limit: Annotated[int, Limits(ge=1, le=1_000_000)] | None = None
     """Number of firings after which the trigger is suspended and reviewers are alerted. Default: `100`."""
     within: Length | None = None
     """Time window in which firings are counted. Default: `1m`."""
-    echoes: Annotated[int, Field(ge=0, le=1_000)] | None = None
+    echoes: Annotated[int, Limits(ge=0, le=1_000)] | None = None
     """Number of consecutive firings caused by the trigger's own runs after which the trigger is suspended. `0` disables
     this check. Default: `20`.
     """
 
 
-class TriggerFields(Strict):
-    inputs: dict[str, Any] | None = None
+class TriggerFields(Shape, frozen=True, kw_only=True):
+    inputs: dict[str, Any] | UnsetType | None = UNSET
     """Inputs of the run. They can contain templates such as `{{ event.sha }}`. The event itself is always included."""
-    once: Template | None = None
+    once: Template | UnsetType | None = UNSET
     """Template for a key. The trigger fires only once for each value of the key."""
-    debounce: Length | DebounceBody | None = None
+    debounce: Length | DebounceBody | UnsetType | None = UNSET
     """Period without further events after which the run starts, such as `30s`, or an object with more options."""
-    concurrency: Annotated[int, Field(ge=1, le=1000)] | ConcurrencyBody | None = None
+    concurrency: Annotated[int, Limits(ge=1, le=1000)] | ConcurrencyBody | UnsetType | None = UNSET
     """Maximum number of concurrent runs, or an object with more options."""
-    hold: bool | HoldBody | None = None
+    hold: bool | HoldBody | UnsetType | None = UNSET
     """Whether each run requires approval before it starts, or an object with more options."""
-    breaker: BreakerBody | None = None
+    breaker: BreakerBody | UnsetType | None = UNSET
     """Limits at which the trigger is suspended automatically."""
-    max_depth: Annotated[int, Field(ge=0, le=20)] | None = None
+    max_depth: Annotated[int, Limits(ge=0, le=20)] | UnsetType | None = UNSET
     """Maximum number of runs between the original external event and this event. Default: `3`."""
-    agent_id: Name | None = None
+    agent_id: Name | UnsetType | None = UNSET
     """Agent ID for the run's breakpoints. Default: `trigger/NAME`."""
-    enabled: Enabled | None = None
+    enabled: Enabled | UnsetType | None = UNSET
     """Whether the trigger is enabled. If `false`, events are ignored; if `suspended`, they are queued. Default: `true`.
     """
-    note: Remark | None = None
+    note: Remark | UnsetType | None = UNSET
     """Note about the trigger."""
 
 
-class CreateTrigger(TriggerFields):
+class CreateTrigger(TriggerFields, frozen=True, kw_only=True):
     name: TriggerName
     """Name of the trigger. It can contain `a-z`, digits, `.`, `_` and `-`."""
     on: EventPattern
@@ -168,37 +170,41 @@ class CreateTrigger(TriggerFields):
     """Name of the process to start."""
 
 
-class ChangeTrigger(TriggerFields):
-    on: EventPattern | None = None
-    run: Process | None = None
+class ChangeTrigger(TriggerFields, frozen=True, kw_only=True):
+    on: EventPattern | UnsetType | None = UNSET
+    run: Process | UnsetType | None = UNSET
 
 
-class SuspendTrigger(Strict):
+class SuspendTrigger(Shape, frozen=True, kw_only=True):
     because: Remark | None = None
     """Reason for the suspension."""
 
 
-class TriggerBody(Strict):
+class TriggerBody(Shape, frozen=True, kw_only=True):
     """The definition of a trigger."""
 
     name: str
     on: str
     run: str
-    inputs: dict[str, Any] | None = None
+    inputs: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     once: str | None = None
-    debounce: DebounceBody | None = None
-    concurrency: ConcurrencyBody | None = None
-    hold: bool | HoldBody | None = None
+    debounce: Annotated[dict[str, Any], DocumentedAs(DebounceBody)] | None = None
+    concurrency: Annotated[dict[str, Any], DocumentedAs(ConcurrencyBody)] | None = None
+    hold: Annotated[bool | dict[str, Any], DocumentedAs(bool | HoldBody)] | None = None
     """Whether each run requires approval before it starts, or an object with more options."""
-    breaker: BreakerBody | None = None
+    breaker: Annotated[dict[str, Any], DocumentedAs(BreakerBody)] | None = None
     max_depth: int | None = None
     agent_id: str | None = None
-    enabled: Enabled = True
+    enabled: Annotated[bool | str, DocumentedAs(Enabled)] = True
     """Whether the trigger is enabled. If `false`, events are ignored; if `suspended`, they are queued."""
     note: str | None = None
 
+    @property
+    def state(self) -> str:
+        return self.enabled if isinstance(self.enabled, str) else "enabled" if self.enabled else "disabled"
 
-class TriggerView(TriggerBody):
+
+class Trigger(TriggerBody, frozen=True, kw_only=True):
     id: str
     because: str | None = None
     """Why the trigger is suspended."""
@@ -218,16 +224,16 @@ class TriggerView(TriggerBody):
     """ID of the breakpoint that the breaker created to alert reviewers."""
 
 
-class TriggerPage(Strict):
+class Triggers(Shape, frozen=True, kw_only=True):
     """Triggers, and the reasons why the current assent.yaml was not applied."""
 
-    items: list[TriggerView]
+    items: list[Trigger]
     """Triggers of the project."""
     problems: list[str] | None = None
     """Why this node did not apply the current `assent.yaml`. Only admins with access to all projects can see this."""
 
 
-class FindingView(Strict):
+class Finding(Shape, frozen=True, kw_only=True):
     """A part of a pattern, the value in the event, and whether it matches."""
 
     part: str
@@ -239,26 +245,26 @@ class FindingView(Strict):
     note: str | None = None
 
 
-class TraceView(Strict):
+class Trace(Shape, frozen=True, kw_only=True):
     trigger: str
     matched: bool
-    findings: list[FindingView]
+    findings: list[Finding]
     """Result for each part of the pattern."""
     note: str | None = None
     problem: str | None = None
 
 
-class TriggerEventSummary(Strict):
+class TriggerEventSummary(Shape, frozen=True, kw_only=True):
     id: str
     type: str
     subject: str | None = None
     source: str
     source_id: str
-    state: EventStateName
+    state: Annotated[str, DocumentedAs(EventStateName)]
     """State of the event."""
     duplicates: int
     """Number of times that the sender delivered the event again."""
-    trust: Literal["untrusted", "trusted"]
+    trust: Annotated[str, DocumentedAs(Literal["untrusted", "trusted"])]
     """Trust level of the event's content."""
     verified: str
     """Method by which the sender was verified."""
@@ -271,18 +277,18 @@ class TriggerEventSummary(Strict):
     """Normalized values of the event, such as `repo`, `branch`, `sha` and `actor`."""
 
 
-class TriggerEventPage(Strict):
+class TriggerEventPage(Shape, frozen=True, kw_only=True):
     items: list[TriggerEventSummary]
     next_cursor: str | None = None
 
 
-class FiringView(Strict):
+class Firing(Shape, frozen=True, kw_only=True):
     id: str
     event_id: str
     trigger_id: str
     trigger: str
     trigger_version: int
-    state: FiringStateName
+    state: Annotated[str, DocumentedAs(FiringStateName)]
     """State of the firing."""
     because: str | None = None
     """Reason for the state. Held firings: `debounce`, `suspended`, `approval`, `room` or `retry`. Skipped firings:
@@ -301,21 +307,21 @@ class FiringView(Strict):
     updated_at: str
 
 
-class FiringCount(Strict):
-    state: FiringStateName
+class FiringCount(Shape, frozen=True, kw_only=True):
+    state: Annotated[str, DocumentedAs(FiringStateName)]
     because: str | None = None
     count: int
 
 
-class FiringPage(Strict):
-    items: list[FiringView]
+class FiringPage(Shape, frozen=True, kw_only=True):
+    items: list[Firing]
     """Firings on this page."""
     next_cursor: str | None = None
     counts: list[FiringCount]
     """Number of held firings for each reason, and number of dead firings."""
 
 
-class TriggerEventView(TriggerEventSummary):
+class TriggerEvent(TriggerEventSummary, frozen=True, kw_only=True):
     """An event with all details."""
 
     attempts: int
@@ -327,9 +333,9 @@ class TriggerEventView(TriggerEventSummary):
     """The event in CloudEvents 1.0 format, with the complete body."""
     headers: dict[str, str]
     """Headers of the request, without credentials and signatures, which are never stored."""
-    trace: list[TraceView] | None = None
+    trace: list[Trace] | None = None
     """How each trigger evaluated the event. Set once the event has been evaluated."""
-    firings: list[FiringView]
+    firings: list[Firing]
     """Firings of the event."""
     runs: list[RunSummary]
     """Runs that the event started."""
@@ -337,13 +343,13 @@ class TriggerEventView(TriggerEventSummary):
     """Events in the same chain, oldest first."""
 
 
-class ReplayEvent(Strict):
+class ReplayEvent(Shape, frozen=True, kw_only=True):
     trigger: Name | None = None
     """Name of the only trigger to evaluate. Its `once` key is ignored. By default, all triggers are evaluated."""
 
 
-class TestTriggers(Strict):
-    event_id: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
+class TestTriggers(Shape, frozen=True, kw_only=True):
+    event_id: Annotated[str, Limits(min_length=1, max_length=64)] | None = None
     """ID of an event that was received."""
     event: dict[str, Any] | None = None
     """Hypothetical event, as a CloudEvents envelope or as `{type, view, data}`. Set either this field or `eventId`."""
@@ -351,18 +357,18 @@ class TestTriggers(Strict):
     """Name of the trigger to test, or a draft of a trigger. Default: all triggers."""
 
 
-class TrialView(Strict):
+class Trial(Shape, frozen=True, kw_only=True):
     """What a trigger would do with an event."""
 
     trigger: str
     matched: bool
     would: str
     """Description of the outcome in one sentence."""
-    findings: list[FindingView]
+    findings: list[Finding]
     """Result for each part of the pattern."""
     inputs: Any = None
     problem: str | None = None
 
 
-class TrialPage(Strict):
-    items: list[TrialView]
+class Trials(Shape, frozen=True, kw_only=True):
+    items: list[Trial]

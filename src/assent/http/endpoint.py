@@ -4,12 +4,15 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Depends, Request
+import msgspec
+from fastapi import APIRouter, Body, Depends, Request
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.responses import Response
 
+from assent.contracts.models import field_names, read
+from assent.contracts.shape import Shape, json_of
 from assent.core.access import Kind, Permission, Principal
 from assent.core.canonical import Json, strict_loads
 from assent.core.errors import Forbidden, InvalidRequest, MalformedJson
@@ -24,7 +27,9 @@ from assent.kernel.ports import Clock, Database, Ids
 from assent.kernel.settings import Settings
 from assent.kernel.telemetry import Metrics
 
-Body = TypeVar("Body", bound=BaseModel)
+BodyT = TypeVar("BodyT")
+Sent = Annotated[BodyT, Body()]
+"""The body of a request. FastAPI would read a shape from the query otherwise."""
 JSON = "application/json"
 REPEATED = "Unique key for the request. Repeating the request with the same key and body returns the first result."
 
@@ -128,12 +133,30 @@ class StrictRoute(APIRoute):
     """Parses request bodies as strict JSON, which both databases and every browser read in the same way."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        assert self.dependant.call is not None
+        self.dependant.call = self._encoded(self.dependant.call)
         handler = super().get_route_handler()
 
         async def strict(request: Request) -> Response:
             return await handler(StrictRequest(request.scope, request.receive))
 
         return strict
+
+    def _encoded(self, endpoint: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
+        """Write shapes as JSON, because FastAPI would validate them once more."""
+
+        async def encoded(**values: Any) -> Any:  # noqa: ANN401  # what the endpoint takes and returns
+            found = await endpoint(**values)
+            if not isinstance(found, Shape):
+                return found
+            body = msgspec.json.encode(json_of(found, nulls=not self.response_model_exclude_none))
+            answer = Response(body, self.status_code or 200, media_type=JSON)
+            for each in values.values():
+                if isinstance(each, Response):
+                    answer.headers.update(each.headers)
+            return answer
+
+        return encoded
 
 
 def router(tag: str) -> APIRouter:
@@ -157,12 +180,12 @@ async def read_json(request: Request) -> Json:
     return strict_loads(body)
 
 
-def checked(sent: Json, model: type[Body]) -> Body:
+def checked(sent: Json, model: type[BodyT]) -> BodyT:
     """Parse the request body into its model, or raise an error that says what is wrong."""
     try:
-        return model.model_validate(sent)
+        return read(model, sent)
     except ValidationError as error:
-        known = [each.alias or name for name, each in model.model_fields.items()]
+        known = field_names(model)
         raise from_validation(error, known) from error
 
 

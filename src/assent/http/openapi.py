@@ -10,12 +10,13 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from assent.contracts import breakpoints as wire
 from assent.contracts.claude_code import ClaudeHook
-from assent.contracts.words import Open, Strict
+from assent.contracts.create import CreateBreakpoint, Open, Strict
+from assent.contracts.models import attributes, field_names, model_of
+from assent.contracts.shape import Shape
 from assent.http.endpoint import PROBLEM_SCHEMA, PROBLEMS, REPEATED
 from assent.http.query import CURSOR, LIMIT
 
@@ -29,11 +30,11 @@ def _query(name: str, schema: dict[str, Any], description: str = "") -> dict[str
     return {"name": name, "in": "query", "required": False, "schema": schema, "description": description}
 
 
-def _json(model: type[BaseModel]) -> dict[str, Any]:
+def _json(model: type[Any]) -> dict[str, Any]:
     return {"description": "OK", "content": {"application/json": {"schema": _ref(model)}}}
 
 
-def _ref(model: type[BaseModel]) -> dict[str, Any]:
+def _ref(model: type[Any]) -> dict[str, Any]:
     return {"$ref": f"#/components/schemas/{model.__name__}"}
 
 
@@ -52,7 +53,7 @@ def _operation(
     }
 
 
-def _takes(model: type[BaseModel]) -> dict[str, Any]:
+def _takes(model: type[Any]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": _json(model)["content"]}}
 
 
@@ -128,17 +129,17 @@ HOT_PATHS = {
                 ),
             ],
         ),
-        "post": _operation("Creates a breakpoint", "create_breakpoint", _json(wire.BreakpointView), [_KEY], status=201)
-        | _takes(wire.CreateBreakpoint),
+        "post": _operation("Creates a breakpoint", "create_breakpoint", _json(wire.Breakpoint), [_KEY], status=201)
+        | _takes(CreateBreakpoint),
     },
     "/api/breakpoints/{breakpoint_id}": {
-        "get": _operation("Gets a breakpoint", "get_breakpoint", _json(wire.BreakpointView), [_ID])
+        "get": _operation("Gets a breakpoint", "get_breakpoint", _json(wire.Breakpoint), [_ID])
     },
     "/api/breakpoints/{breakpoint_id}/feedback": {
         "post": _operation(
             "Adds a comment or an answer to a breakpoint",
             "give_feedback",
-            _json(wire.BreakpointView),
+            _json(wire.Breakpoint),
             [_ID, _KEY, _IF_MATCH],
         )
         | _takes(wire.GiveFeedback)
@@ -147,7 +148,7 @@ HOT_PATHS = {
         "get": _operation(
             "Gets a breakpoint's status, optionally after waiting for a change",
             "get_status",
-            _json(wire.BreakpointStatus),
+            _json(wire.Status),
             [
                 _ID,
                 _query(
@@ -168,35 +169,35 @@ HOT_PATHS = {
 def _answer_headers(status: str, answer: dict[str, Any]) -> dict[str, Any]:
     """Return the headers of every response with this status."""
     names = ["X-Request-Id", *_HEADERS_OF.get(status, ())]
-    if answer.get("content", {}).get("application/json", {}).get("schema") == _ref(wire.BreakpointView):
+    if answer.get("content", {}).get("application/json", {}).get("schema") == _ref(wire.Breakpoint):
         names.append("ETag")
     return {name: {"required": True, "schema": {"type": "string"}} for name in names}
 
 
 def _describe_fields(schemas: dict[str, Any]) -> None:
     """Add the docstrings of the models' fields as descriptions; parsing them at import would delay the startup."""
-    models: set[type[BaseModel]] = {*_models(Strict), *_models(Open), ClaudeHook}
+    models: set[type[Any]] = {*_below(Shape), *_below(Strict), *_below(Open), ClaudeHook}
     for model in models:
         properties: dict[str, Any] = schemas.get(model.__name__, {}).get("properties", {})
         for name, text in _field_docs(model).items():
-            alias = model.model_fields[name].alias or name
-            if alias in properties:
-                properties[alias]["description"] = text
+            if name in properties:
+                properties[name]["description"] = text
 
 
-def _models(parent: type[BaseModel]) -> Iterator[type[BaseModel]]:
+def _below(parent: type[Any]) -> Iterator[type[Any]]:
     for each in parent.__subclasses__():
         yield each
-        yield from _models(each)
+        yield from _below(each)
 
 
-def _field_docs(model: type[BaseModel]) -> dict[str, str]:
-    """Return the docstring of each field, including inherited fields."""
+def _field_docs(model: type[Any]) -> dict[str, str]:
+    """Return the docstring of each field under its name in the API, including inherited fields."""
     found: dict[str, str] = {}
     for each in reversed(model.__mro__):
         if each.__module__.startswith(WIRE):
             found |= _class_docs(each.__module__).get(each.__name__, {})
-    return found
+    names = dict(zip(attributes(model), field_names(model), strict=True))
+    return {names[attribute]: text for attribute, text in found.items()}
 
 
 @cache
@@ -226,11 +227,11 @@ def document(app: FastAPI) -> dict[str, Any]:
     schema = get_openapi(title=app.title, version=app.version, routes=app.routes, description=app.description)
     _, definitions = models_json_schema(
         [
-            (wire.BreakpointPage, "serialization"),
-            (wire.BreakpointView, "serialization"),
-            (wire.BreakpointStatus, "serialization"),
-            (wire.CreateBreakpoint, "validation"),
-            (wire.GiveFeedback, "validation"),
+            (model_of(wire.BreakpointPage), "serialization"),
+            (model_of(wire.Breakpoint), "serialization"),
+            (model_of(wire.Status), "serialization"),
+            (CreateBreakpoint, "validation"),
+            (model_of(wire.GiveFeedback), "validation"),
         ],
         ref_template="#/components/schemas/{model}",
     )

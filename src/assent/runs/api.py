@@ -10,11 +10,12 @@ from starlette.responses import Response
 from assent.breakpoints.api.breakpoints import once_of
 from assent.breakpoints.api.listing import MAX_LIMIT, documented, page_limit, single_filters
 from assent.contracts import runs as wire
+from assent.contracts.shape import json_of
 from assent.core.access import Permission, Principal
 from assent.core.canonical import Json
 from assent.core.errors import InvalidRequest, NotFound
 from assent.core.timestamps import iso
-from assent.http.endpoint import NO_FIELDS, REPEATED, Services, Who, With, router
+from assent.http.endpoint import NO_FIELDS, REPEATED, Sent, Services, Who, With, router
 from assent.http.query import CURSOR, EVENT_ID, LIMIT, RUN_ID, known_run_id
 from assent.runs.model import SETTLED, Cause, Run, RunState, Step, StepKind
 from assent.runs.ports import FoundProcess
@@ -64,7 +65,7 @@ async def list_processes(who: Who, services: With) -> wire.ProcessList:
         ]
     },
 )
-async def start_run(request: Request, body: wire.StartRun, who: Who, services: With) -> wire.RunView:
+async def start_run(request: Request, body: Sent[wire.StartRun], who: Who, services: With) -> wire.Run:
     who.require(Permission.CREATE)
     # Loading a changed file executes its code, which must not block the event loop.
     found = await asyncio.to_thread(services[FolderOfProcesses].find, body.process)
@@ -73,7 +74,7 @@ async def start_run(request: Request, body: wire.StartRun, who: Who, services: W
     services.creates.take(who.token_id or who.id, per_minute=who.creates_per_minute, what="runs")
     inputs: Json = body.inputs if body.inputs is not None else {}
     new = NewRun(body.process, found.version, inputs, body.agent_id or body.process)
-    once = once_of(request.headers.get("idempotency-key"), body.model_dump(by_alias=True), "run")
+    once = once_of(request.headers.get("idempotency-key"), json_of(body, nulls=True), "run")
     run = await services.database.write(partial(services[RunService].start, new=new, by=who, once=once))
     return _whole(WholeRun(run, [], []))
 
@@ -108,11 +109,11 @@ async def list_runs(request: Request, who: Who, services: With) -> wire.RunPage:
     )
     # The query reads one extra row to detect whether there is another page.
     more = found[limit - 1].id if len(found) > limit else None
-    return wire.RunPage.model_validate({"items": [run_body(each) for each in found[:limit]], "nextCursor": more})
+    return wire.RunPage.of({"items": [run_body(each) for each in found[:limit]], "nextCursor": more})
 
 
 @runs.get("/runs/{run_id}", response_model_exclude_none=True, summary="Gets a run with its steps and files")
-async def get_run(run_id: str, who: Who, services: With) -> wire.RunView:
+async def get_run(run_id: str, who: Who, services: With) -> wire.Run:
     return await _read(services, run_id, who)
 
 
@@ -151,7 +152,7 @@ async def get_run_file(run_id: str, path: str, who: Who, services: With) -> Resp
     response_model_exclude_none=True,
     summary="Cancels a run and its pending breakpoints",
 )
-async def cancel_run(run_id: str, who: Who, services: With) -> wire.RunView:
+async def cancel_run(run_id: str, who: Who, services: With) -> wire.Run:
     await services.database.write(partial(services[RunService].cancel, run_id=known_run_id(run_id), by=who))
     return await _read(services, run_id, who)
 
@@ -162,12 +163,12 @@ async def cancel_run(run_id: str, who: Who, services: With) -> wire.RunView:
     response_model_exclude_none=True,
     summary="Resumes a failed run from the step that failed",
 )
-async def retry_run(run_id: str, who: Who, services: With) -> wire.RunView:
+async def retry_run(run_id: str, who: Who, services: With) -> wire.Run:
     await services.database.write(partial(services[RunService].retry, run_id=known_run_id(run_id), by=who))
     return await _read(services, run_id, who)
 
 
-async def _read(services: Services, run_id: str, who: Principal) -> wire.RunView:
+async def _read(services: Services, run_id: str, who: Principal) -> wire.Run:
     return _whole(await services.database.read(partial(services[RunService].get, run_id=known_run_id(run_id), by=who)))
 
 
@@ -208,7 +209,7 @@ def _cause(cause: Cause) -> dict[str, Any]:
     return {"eventId": cause.event_id, "trigger": cause.trigger, "depth": cause.depth}
 
 
-def _whole(found: WholeRun) -> wire.RunView:
+def _whole(found: WholeRun) -> wire.Run:
     run = found.run
     more: dict[str, Any] = {
         "version": run.version,
@@ -217,7 +218,7 @@ def _whole(found: WholeRun) -> wire.RunView:
         "steps": [_step(each) for each in found.steps],
         "files": [{"path": each.path, "sha256": each.sha256, "size": each.size} for each in found.files],
     }
-    return wire.RunView.model_validate(run_body(run) | more)
+    return wire.Run.of(run_body(run) | more)
 
 
 def _step(step: Step) -> dict[str, Any]:
@@ -237,8 +238,8 @@ def _step(step: Step) -> dict[str, Any]:
     }
 
 
-def _process(found: FoundProcess) -> wire.ProcessView:
-    return wire.ProcessView(
+def _process(found: FoundProcess) -> wire.ProcessInfo:
+    return wire.ProcessInfo(
         name=found.name,
         file=found.file,
         version=found.version,

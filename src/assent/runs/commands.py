@@ -12,12 +12,12 @@ from assent.console import output
 from assent.console.output import Json
 from assent.console.pairs import inputs_of
 from assent.console.session import LONG_PATIENCE, gathered, session
+from assent.contracts.runs import JournalLine, Run, RunPage, RunSummary
+from assent.contracts.shape import plain
 from assent.core.plurals import plural
 from assent.runs.export import export
 from assent.sdk.client import Assent
 from assent.sdk.protocol import RunFilters
-from assent.sdk.run_values import JournalLine, Run, RunPage, RunSummary
-from assent.sdk.values import plain
 
 app = typer.Typer()
 process = typer.Typer(no_args_is_help=True, help="Show the processes that the server can run.")

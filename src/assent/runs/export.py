@@ -6,10 +6,10 @@ from typing import Any
 
 import typer
 
+from assent.contracts.runs import Run, RunStep
+from assent.contracts.shape import plain
 from assent.sdk.client import Assent
 from assent.sdk.files import relative_path
-from assent.sdk.run_values import Run, RunStep
-from assent.sdk.values import plain
 
 
 def export(assent: Assent, run_id: str, folder: Path) -> list[str]:

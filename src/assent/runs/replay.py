@@ -19,6 +19,7 @@ from typing import Any, NoReturn, TypeVar, Unpack
 
 import msgspec
 
+from assent.contracts.breakpoints import BreakpointResult, Feedback
 from assent.core.canonical import Json, canonical, sha256
 from assent.core.errors import AssentError, Internal, Unavailable
 from assent.core.gates import slug
@@ -35,7 +36,6 @@ from assent.sdk.files import ContextFile
 from assent.sdk.keywords import strict
 from assent.sdk.pending import Issued, Pending, issued
 from assent.sdk.protocol import Asking, Question
-from assent.sdk.values import BreakpointResult, Feedback
 
 Made = TypeVar("Made")
 LARGEST_OUTCOME = 1024 * 1024

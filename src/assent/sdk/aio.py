@@ -10,6 +10,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import anyio
 import httpx2
 
+from assent.contracts.breakpoints import Event
 from assent.sdk import connection
 from assent.sdk.calls import Calls
 from assent.sdk.client import cancel_now
@@ -31,7 +32,6 @@ from assent.sdk.protocol import (
     Tell,
     bounded,
 )
-from assent.sdk.values import Event
 from assent.sdk.waits import Hear, Heard, Listen, StreamOutcome, following
 
 Result = TypeVar("Result")

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from string import Formatter
 from typing import Any
 
+from assent.contracts.breakpoints import BreakpointResult
 from assent.core.call_digests import function_digest
 from assent.core.canonical import MAX_INTEGER, Json, canonical
 from assent.sdk.errors import ArgumentsRefused, InvalidRequest
-from assent.sdk.values import BreakpointResult
 from assent.sdk.visible import visible
 
 HIDDEN = "(hidden)"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import anyio
 import anyio.to_thread
 
+from assent.contracts.breakpoints import BreakpointResult, Feedback, Status
 from assent.sdk.aio import AsyncAssent
 from assent.sdk.calls import ask_and_wait
 from assent.sdk.client import Assent
@@ -21,7 +22,6 @@ from assent.sdk.keywords import strict
 from assent.sdk.leaving import Notices
 from assent.sdk.pending import Pending, issued, marked
 from assent.sdk.protocol import Asking, Question, creation, opened, with_files
-from assent.sdk.values import BreakpointResult, Feedback, Status
 
 if TYPE_CHECKING:
     from assent.sdk.local_terminal import Terminal

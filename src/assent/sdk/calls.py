@@ -8,8 +8,18 @@ from dataclasses import dataclass, field, replace
 from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from assent.sdk import protocol
-from assent.sdk.channel_values import (
+from assent.contracts.backtest import Backtest, BacktestLine
+from assent.contracts.breakpoints import (
+    Breakpoint,
+    BreakpointPage,
+    BreakpointResult,
+    Event,
+    Events,
+    Feedback,
+    Status,
+    UploadedFile,
+)
+from assent.contracts.channels import (
     Channel,
     ChannelLink,
     ChannelLinks,
@@ -19,6 +29,13 @@ from assent.sdk.channel_values import (
     RouteCheck,
     Routes,
 )
+from assent.contracts.deliveries import Delivery, DeliveryPage, DeliveryWithLog
+from assent.contracts.history import HistoryPage
+from assent.contracts.rules import Rule, RuleCheck, RuleEvent, RuleEvents, Rules, ShadowReport
+from assent.contracts.rules_file import RulesImported
+from assent.contracts.runs import JournalLine, JournalPage, ProcessInfo, ProcessList, Run, RunPage
+from assent.contracts.tokens import CreatedToken
+from assent.sdk import protocol
 from assent.sdk.errors import (
     InvalidReceipt,
     NotApproved,
@@ -49,32 +66,7 @@ from assent.sdk.protocol import (
     RunFilters,
     Supposed,
 )
-from assent.sdk.run_values import JournalLine, JournalPage, ProcessInfo, ProcessList, Run, RunPage
 from assent.sdk.trigger_calls import TriggerCalls
-from assent.sdk.values import (
-    Backtest,
-    BacktestLine,
-    Breakpoint,
-    BreakpointResult,
-    CreatedToken,
-    Delivery,
-    DeliveryPage,
-    DeliveryWithLog,
-    Event,
-    Events,
-    Feedback,
-    HistoryPage,
-    Page,
-    Rule,
-    RuleCheck,
-    RuleEvent,
-    RuleEvents,
-    Rules,
-    RulesImported,
-    ShadowReport,
-    Status,
-    UploadedFile,
-)
 from assent.sdk.waits import Audience, waiting
 
 if TYPE_CHECKING:
@@ -186,8 +178,8 @@ class Calls(TriggerCalls):
         yield from check_pinned(self, breakpoint_id, ended)
         return ended
 
-    def list(self, **filters: Unpack[Filters]) -> Flow[Page]:
-        return self._perform(protocol.reading("/api/breakpoints", protocol.filtered(filters)), Page)
+    def list(self, **filters: Unpack[Filters]) -> Flow[BreakpointPage]:
+        return self._perform(protocol.reading("/api/breakpoints", protocol.filtered(filters)), BreakpointPage)
 
     def events(self, breakpoint_id: str) -> Flow[Sequence[Event]]:
         return (yield from self._perform(protocol.reading(protocol.address(breakpoint_id, "events")), Events)).items

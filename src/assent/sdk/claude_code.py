@@ -2,11 +2,11 @@
 
 from typing import Any, cast
 
+from assent.contracts.breakpoints import Status
 from assent.core.claude_code import Hook, answered, shown, terms_of
 from assent.core.tool_calls import ToolCall, Verdict
 from assent.sdk.protocol import Asking, creation
 from assent.sdk.tool_calls import Terms, asking, verdict
-from assent.sdk.values import Status
 
 
 def question(hook: Hook, call: ToolCall, terms: Terms) -> dict[str, Any]:

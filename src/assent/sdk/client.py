@@ -9,6 +9,7 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 
 import httpx2
 
+from assent.contracts.breakpoints import Event
 from assent.sdk import connection
 from assent.sdk.calls import Calls
 from assent.sdk.connection import DEFAULT_URL, Connection, Fixed
@@ -28,7 +29,6 @@ from assent.sdk.protocol import (
     Tell,
     bounded,
 )
-from assent.sdk.values import Event
 from assent.sdk.waits import Hear, Heard, Listen, StreamOutcome, following
 
 __all__ = ["DEFAULT_URL", "Assent", "BadAddress"]

@@ -10,11 +10,11 @@ from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
+from assent.contracts.breakpoints import BreakpointResult, Feedback
 from assent.core.errors import AssentError
 from assent.sdk.files import ContextFile
 from assent.sdk.keywords import refuse_unknown, strict
 from assent.sdk.protocol import Asking, Question
-from assent.sdk.values import BreakpointResult, Feedback
 
 Args = ParamSpec("Args")
 Made = TypeVar("Made")

@@ -51,6 +51,7 @@ AssentError
 from collections.abc import Mapping
 from typing import Any
 
+from assent.contracts.breakpoints import BreakpointResult
 from assent.core.errors import (
     AlreadyClaimed,
     AlreadyEnded,
@@ -86,7 +87,6 @@ from assent.core.errors import (
     Unavailable,
     UnsupportedMediaType,
 )
-from assent.sdk.values import BreakpointResult
 
 __all__ = [
     "AlreadyClaimed",

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, cast
 
+from assent.contracts.breakpoints import Breakpoint, BreakpointResult, Feedback, Status
 from assent.core.call_digests import HIDDEN
 from assent.core.fields import check_choices
 from assent.core.gates import slug
@@ -25,7 +26,6 @@ from assent.sdk.keywords import strict
 from assent.sdk.leaving import Notices
 from assent.sdk.protocol import Asking, Flow, Question
 from assent.sdk.receipts import content_digest, refuse_unchecked
-from assent.sdk.values import Breakpoint, BreakpointResult, Feedback, Status
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made")

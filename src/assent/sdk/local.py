@@ -12,7 +12,9 @@ from typing import Any
 import msgspec
 from pydantic import ValidationError
 
-from assent.contracts import breakpoints as wire
+from assent.contracts import breakpoints as shapes
+from assent.contracts.create import CreateBreakpoint
+from assent.contracts.shape import plain
 from assent.core.access import Actor, Kind
 from assent.core.breakpoint import (
     NEVER,
@@ -43,7 +45,6 @@ from assent.core.seats import Seat
 from assent.core.strategies import NEEDS_EXPERTS, Decision, Vote, verdict
 from assent.core.terms import Terms
 from assent.core.timestamps import SECOND, iso
-from assent.sdk import values
 from assent.sdk.errors import CannotAsk
 from assent.sdk.local_journal import Journal
 from assent.sdk.local_rules import RULES, LocalRules, add_rule, read_rules
@@ -80,20 +81,20 @@ class Outcome:
 
     id: str
     gate: str
-    status: values.Status
+    status: shapes.Status
     auto_approval: Mapping[str, Json]
     rule_problem: str | None
     unseen: bool
     """True if no one could be asked (no terminal, or the strategy requires several people) and it was rejected."""
 
-    def asked(self) -> values.BreakpointResult:
+    def asked(self) -> shapes.BreakpointResult:
         """Return the result; raise CannotAsk if no one could be asked, so that a retry loop does not spin."""
         if self.unseen:
-            raise CannotAsk(self.result.feedback or "", result=values.plain(self.result))
+            raise CannotAsk(self.result.feedback or "", result=plain(self.result))
         return self.result
 
     @property
-    def result(self) -> values.BreakpointResult:
+    def result(self) -> shapes.BreakpointResult:
         assert self.status.result is not None, "it has ended"
         return self.status.result
 
@@ -137,7 +138,7 @@ def _draft(body: Mapping[str, Any]) -> Draft:
     """Validate the body as strictly as the server does."""
     try:
         sent = strict_loads(json.dumps(body, allow_nan=False).encode())
-        wire.CreateBreakpoint.model_validate(sent)
+        CreateBreakpoint.model_validate(sent)
     except ValidationError as error:
         first = error.errors()[0]
         raise InvalidRequest.at("/" + "/".join(map(str, first["loc"])), str(first["msg"])) from error
@@ -358,11 +359,11 @@ def _values(payload: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def _outcome(ended: Breakpoint, recommendation: Recommendation, rule_problem: str | None) -> Outcome:
-    status = values.Status(
+    status = shapes.Status(
         status=ended.status.value,
         updated_at=iso(ended.updated_at),
         decision=ended.decision.value if ended.decision else None,
-        result=msgspec.convert(ended.result, values.BreakpointResult),
+        result=msgspec.convert(ended.result, shapes.BreakpointResult),
     )
     return Outcome(
         id=ended.id,

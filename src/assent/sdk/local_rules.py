@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from assent.contracts import rules_file as wire
+from assent.contracts.models import read as read_shape
 from assent.contracts.projects import Policy
+from assent.contracts.shape import Shape
 from assent.core.canonical import Json, strict_loads
 from assent.core.counting import Counting
 from assent.core.errors import AssentError, InvalidRequest, NotFound
@@ -168,7 +170,7 @@ def _replace(path: Path, document: Mapping[str, Json]) -> None:
         raise unusable(path, error) from error
 
 
-def _document(path: Path, shape: type[BaseModel]) -> dict[str, Any] | None:
+def _document(path: Path, shape: type[Shape]) -> dict[str, Any] | None:
     """Return the content of a local file, or None if it does not exist; raise if other users could have written it."""
     try:
         with path.open("rb") as file:
@@ -185,9 +187,9 @@ def _document(path: Path, shape: type[BaseModel]) -> dict[str, Any] | None:
     return dict(found)
 
 
-def _check_shape(path: Path, document: Json, shape: type[BaseModel]) -> None:
+def _check_shape(path: Path, document: Json, shape: type[Shape]) -> None:
     try:
-        shape.model_validate(document)
+        read_shape(shape, document)
     except ValidationError as error:
         first = error.errors()[0]
         place = "/" + "/".join(map(str, first["loc"]))

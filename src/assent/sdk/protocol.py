@@ -17,6 +17,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from assent.contracts.backtest import Backtest, BacktestLine
+from assent.contracts.breakpoints import Breakpoint, UploadedFile
 from assent.core.fields import BODY_FIELDS, BY_NAME, BY_WIRE, check_choices, misspelled, refuse_unknown_fields
 from assent.sdk.errors import (
     AssentError,
@@ -28,7 +30,6 @@ from assent.sdk.errors import (
 )
 from assent.sdk.files import ContextFile
 from assent.sdk.keywords import refuse_unknown
-from assent.sdk.values import Backtest, BacktestLine, Breakpoint, UploadedFile
 
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 5.0

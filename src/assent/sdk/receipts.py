@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 import msgspec
 
+from assent.contracts.receipts import ReceiptKey, ReceiptKeys, ReceiptUse
 from assent.core import receipts as domain
 from assent.core.canonical import strict_loads
 from assent.core.draft import draft
@@ -14,7 +15,6 @@ from assent.core.timestamps import SECOND
 from assent.sdk.errors import InvalidReceipt, InvalidRequest, MalformedJson, ReceiptMismatch, UnexpectedAnswer
 from assent.sdk.files import ContextFile
 from assent.sdk.protocol import Expected, Flow, Pace, address, performed, reading, sending, with_files, writing
-from assent.sdk.values import Value
 
 __all__ = [
     "Expected",
@@ -40,32 +40,6 @@ __all__ = [
 ]
 
 VARIABLE = "ASSENT_RECEIPT_KEY"
-
-
-class ReceiptKey(Value, frozen=True, kw_only=True):
-    """A project's public key. Receipts remain valid if their key is retired, but not if it is revoked."""
-
-    key_id: str
-    public_key: str
-    state: Literal["current", "retired", "revoked"]
-    project: str
-    created_at: str
-    created_by: str
-    retired_at: str | None = None
-    revoked_at: str | None = None
-
-
-class ReceiptKeys(Value, frozen=True, kw_only=True):
-    items: list[ReceiptKey]
-
-
-class ReceiptUse(Value, frozen=True, kw_only=True):
-    """Confirms that a receipt was consumed now, for the first time."""
-
-    breakpoint_id: str
-    nonce: str
-    used_at: str
-    used_by: str
 
 
 def check(receipt: Receipt, keys: Keys, *, now: float, **expected: Unpack[Expected]) -> None:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, cast
 
+from assent.contracts.breakpoints import Breakpoint, Status
 from assent.core.canonical import Json, is_object, strict_loads
 from assent.core.tool_calls import ToolCall, Verdict, edited, ended, misfits, refused
 from assent.sdk.arguments import agreed, described
@@ -12,7 +13,6 @@ from assent.sdk.calls import Calls
 from assent.sdk.errors import AssentError, MalformedJson, NotApproved
 from assent.sdk.keywords import refuse_unknown
 from assent.sdk.protocol import Asking, Flow
-from assent.sdk.values import Breakpoint, Status
 
 __all__ = [
     "Terms",

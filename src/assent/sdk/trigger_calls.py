@@ -5,11 +5,7 @@ from dataclasses import dataclass, replace
 from types import NoneType
 from typing import Any, TypedDict, Unpack
 
-from assent.core.triggers_json import spelt
-from assent.sdk import protocol
-from assent.sdk.caller import Caller
-from assent.sdk.protocol import Flow
-from assent.sdk.trigger_values import (
+from assent.contracts.triggers import (
     Firing,
     FiringPage,
     Schedule,
@@ -25,6 +21,10 @@ from assent.sdk.trigger_values import (
     TriggerEventSummary,
     Triggers,
 )
+from assent.core.triggers_json import spelt
+from assent.sdk import protocol
+from assent.sdk.caller import Caller
+from assent.sdk.protocol import Flow
 
 
 class TriggerEventFilters(TypedDict, total=False):

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from assent.contracts.breakpoints import Breakpoint, Event, Events, Feedback, Status
 from assent.sdk.errors import AlreadyEnded, IdempotencyMismatch, ProjectRemoved, StillWaiting, UnexpectedAnswer
 from assent.sdk.protocol import (
     LONGEST_PAUSE,
@@ -35,7 +36,6 @@ from assent.sdk.protocol import (
     retry_after,
     trouble,
 )
-from assent.sdk.values import Breakpoint, Event, Events, Feedback, Status
 
 SLICE_SECONDS = 25.0
 SILENCE_SECONDS = 45.0

@@ -4,15 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from starlette.responses import Response
 
+from assent.contracts.models import read
 from assent.core.access import Permission, Role
 from assent.core.errors import AssentError, InvalidRequest, PreconditionFailed
 from assent.http.problems import STATUS, from_validation
 from assent.web.site import Visit, large_page, page
 
-Model = TypeVar("Model", bound=BaseModel)
+Model = TypeVar("Model")
 PLACES = (
     ("people", "People", Permission.MANAGE),
     ("groups", "Groups", Permission.MANAGE),
@@ -88,7 +89,7 @@ def checked(model: type[Model], **given: Any) -> Model:  # noqa: ANN401  # the v
     """Validate a form in the same way as an API request."""
     # Empty fields are omitted, so that the model's defaults apply.
     try:
-        return model.model_validate({name: value for name, value in given.items() if value is not None})
+        return read(model, {name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
         raise from_validation(error) from error
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from assent.contracts.breakpoints import Breakpoint
 from assent.core.claude_code import TTL_SECONDS, read_hook, tool_call
 from assent.kernel.settings import Settings
 from assent.sdk.client import Assent
-from assent.sdk.values import Breakpoint
 from tests.cli.commands import COMMAND, environment, here
 from tests.support.nodes import free_port, prepared, server
 

@@ -14,9 +14,9 @@ import pytest
 from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, PermissionResultDeny, ToolPermissionContext
 
 from assent.agents.hooks.claude_settings import Gate, installed, write
+from assent.contracts.breakpoints import Breakpoint
 from assent.kernel.settings import Settings
 from assent.sdk.client import Assent
-from assent.sdk.values import Breakpoint
 from tests.doors.claude_code_agent import ASSENT, environment
 from tests.support.claude import CLAUDE
 from tests.support.messages_api import Asked, Turn, has_tool, heard, messages_api

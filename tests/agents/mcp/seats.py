@@ -16,8 +16,8 @@ from mcp_types import ElicitRequestParams, ElicitResult, Implementation, TextCon
 
 from assent.agents.mcp.callers import configured
 from assent.agents.mcp.server import built
+from assent.contracts.breakpoints import Breakpoint
 from assent.sdk.aio import AsyncAssent
-from assent.sdk.values import Breakpoint
 from tests.cli.commands import COMMAND, environment
 from tests.support.until import until
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from assent.agents.mcp import tool_results as told
+from assent.contracts.breakpoints import BreakpointResult, Status
 from assent.core.claude_code import TTL_SECONDS
-from assent.sdk.values import BreakpointResult, Status
 from tests.agents.mcp.seats import ERAS, Place
 from tests.support.nodes import free_port
 

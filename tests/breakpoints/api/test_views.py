@@ -10,6 +10,9 @@ from assent.breakpoints.api import views
 from assent.breakpoints.store.breakpoints import row_of
 from assent.breakpoints.store.reading import STATUS_COLUMNS, SUMMARY_COLUMNS, WHOLE_COLUMNS, StatusRow, Summary, Whole
 from assent.contracts import breakpoints as wire
+from assent.contracts.create import CreateBreakpoint
+from assent.contracts.models import read
+from assent.contracts.shape import json_of
 from assent.core.access import Actor, Kind
 from assent.core.breakpoint import (
     NEVER,
@@ -92,7 +95,7 @@ def responses(draw: st.DrawFn) -> Response:
 @st.composite
 def stored(draw: st.DrawFn) -> tuple[Breakpoint, list[Response]]:
     """Draw a breakpoint in any state that can be stored, with its responses."""
-    wanted = draft(wire.CreateBreakpoint.model_validate(draw(bodies())).model_dump(by_alias=True, exclude_unset=True))
+    wanted = draft(CreateBreakpoint.model_validate(draw(bodies())).model_dump(by_alias=True, exclude_unset=True))
     directory = Directory(frozenset({"ann", "ben", "boss"}), {"ops": frozenset({"ann"})}, "boss")
     seats, missing = seats_for(wanted.experts, directory)
     at = draw(moments)
@@ -156,9 +159,9 @@ def test_a_rendered_breakpoint_is_a_valid_breakpoint_view(
 ) -> None:
     found, given_ = drawn
     body = views.whole(Whole(*_columns(found, WHOLE_COLUMNS)), said, given_)
-    view = wire.BreakpointView.model_validate_json(body)
     sent = json.loads(body)
-    assert view.model_dump(by_alias=True, exclude_unset=True) == sent
+    view = read(wire.Breakpoint, sent)
+    assert json_of(view) == sent
     assert sent["payload"] == found.payload
     assert (view.decision is not None) == (view.status == "released")
     assert (view.result is not None) == (view.status != "waiting")
@@ -175,10 +178,10 @@ def test_a_rendered_page_is_a_valid_breakpoint_page(
     rendered = views.Rendered(entries=10, largest=100_000)
     fresh, again = (views.page([row, row], next_cursor=cursor, counts=counts, rendered=rendered) for _ in range(2))
     assert fresh == again
-    page = wire.BreakpointPage.model_validate_json(fresh)
+    page = read(wire.BreakpointPage, json.loads(fresh))
     assert (page.next_cursor, page.counts) == (cursor, counts)
     assert page.items == [page.items[0]] * 2
-    assert page.items[0].model_dump(by_alias=True, exclude_unset=True) == json.loads(fresh)["items"][0]
+    assert json_of(page.items[0]) == json.loads(fresh)["items"][0]
     assert page.items[0].status == drawn[0].status.value
 
 
@@ -187,7 +190,7 @@ def test_a_rendered_status_is_a_valid_breakpoint_status(
     drawn: tuple[Breakpoint, list[Response]], said: list[Any]
 ) -> None:
     body = views.status(StatusRow(*_columns(drawn[0], STATUS_COLUMNS)), said)
-    view = wire.BreakpointStatus.model_validate_json(body)
+    view = read(wire.Status, json.loads(body))
     assert (view.status, view.decision) == (drawn[0].status.value, drawn[0].decision)
     assert len(view.feedback or []) == len(said)
 
@@ -211,7 +214,7 @@ def test_an_event_is_always_a_single_block_in_the_stream(actor: str, said: Any) 
     assert block.count(b"\n") == 4
     lines = block.decode().split("\n")
     assert lines[:2] == ["id: 1", "event: commented"]
-    assert wire.EventView.model_validate_json(lines[2].removeprefix("data: ")).metadata == {"comment": said}
+    assert read(wire.Event, json.loads(lines[2].removeprefix("data: "))).metadata == {"comment": said}
 
 
 def test_a_rendered_body_is_reused_only_for_the_same_version() -> None:

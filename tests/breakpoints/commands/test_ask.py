@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from assent.breakpoints.commands.ask import exit_code
+from assent.contracts.breakpoints import BreakpointResult, Status
 from assent.sdk.protocol import INLINE_BYTES
-from assent.sdk.values import BreakpointResult, Status
 from tests.cli.commands import COMMAND, Desk, asked_as, environment, here, run, start
 from tests.cli.terminal import CTRL_C, Seat
 from tests.support.nodes import free_port

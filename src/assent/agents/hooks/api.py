@@ -17,6 +17,7 @@ from assent.breakpoints.api.streams import HEARTBEAT
 from assent.breakpoints.api.waiting import check_quota, until_due
 from assent.breakpoints.store.reading import Query, StatusRow, Whole
 from assent.breakpoints.usecases.inbox import InboxService
+from assent.contracts.breakpoints import Status
 from assent.contracts.claude_code import ClaudeHook, ClaudeHookOutput
 from assent.core.access import Permission, Principal
 from assent.core.claude_code import DOOR, LONGEST_TTL, TTL_SECONDS, Hook, again, deferred, read_hook, spoken, tool_call
@@ -37,7 +38,6 @@ from assent.policy.usecases.receipts import ReceiptService
 from assent.sdk.claude_code import judged, question
 from assent.sdk.errors import has_no_receipts
 from assent.sdk.tool_calls import Terms
-from assent.sdk.values import Status
 
 ATTEMPTS = 10
 NEWEST = 50

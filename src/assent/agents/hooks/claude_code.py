@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from assent.contracts.breakpoints import Breakpoint, BreakpointSummary
 from assent.core.canonical import strict_loads
 from assent.core.claude_code import (
     Event,
@@ -26,7 +27,6 @@ from assent.sdk.protocol import Flow, creating
 from assent.sdk.real_paths import real_paths
 from assent.sdk.receipts import Keys, content_digest
 from assent.sdk.tool_calls import Terms, refused
-from assent.sdk.values import Breakpoint, Summary
 
 BLOCKED = 2
 """The exit code that blocks the call. After other errors, the client continues unless it is configured otherwise."""
@@ -147,7 +147,7 @@ def _shows(found: Breakpoint, body: Mapping[str, Any]) -> bool:
     return same and same_question(found.payload, body["payload"])
 
 
-def _likely(items: Sequence[Summary], asked: Asked, body: Mapping[str, Any]) -> Iterator[Summary]:
+def _likely(items: Sequence[BreakpointSummary], asked: Asked, body: Mapping[str, Any]) -> Iterator[BreakpointSummary]:
     """Yield summaries of questions that may be the same: pending ones first, then approved ones."""
     same = [each for each in items if each.question == body["payload"]["question"]]
     yield from (each for each in same if each.status == "waiting")

@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from assent.agents.mcp.callers import Call, Caller
 from assent.agents.mcp.forms import NOTHING, Filled, filled
+from assent.contracts.breakpoints import Breakpoint
 from assent.sdk.aio import AsyncAssent
 from assent.sdk.errors import AlreadyEnded, AssentError
-from assent.sdk.values import Breakpoint
 
 ROUNDS_SINCE = "2026-07-28"
 """Since this version, servers send no requests: a call ends with its questions and is repeated with the answers."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from mcp_types import ElicitRequestFormParams, ElicitResult
 
-from assent.sdk.values import Breakpoint
+from assent.contracts.breakpoints import Breakpoint
 from assent.sdk.visible import visible
 
 LONGEST_SHOWN = 4_000

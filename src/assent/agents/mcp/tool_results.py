@@ -3,10 +3,11 @@
 import json
 from typing import Any
 
+from assent.contracts.breakpoints import Breakpoint, Feedback, Status
+from assent.contracts.shape import plain
 from assent.core.tool_calls import ended
 from assent.sdk.arguments import agreed
 from assent.sdk.errors import AssentError, NotApproved
-from assent.sdk.values import Breakpoint, Feedback, Status, plain
 
 WAITING = (
     "No decision yet. Call wait_for_breakpoint with this breakpointId to keep waiting."

@@ -14,6 +14,7 @@ from assent.agents.mcp.elicitation import can_elicit, first_round, in_one_call, 
 from assent.agents.mcp.forms import NOTHING, Filled, form
 from assent.agents.mcp.permission import permission
 from assent.agents.mcp.waits import reached, waited
+from assent.contracts.breakpoints import Breakpoint
 from assent.core.canonical import sha256
 from assent.core.fields import BY_NAME
 from assent.sdk.aio import AsyncAssent
@@ -21,7 +22,6 @@ from assent.sdk.calls import check_pinned
 from assent.sdk.errors import AssentError
 from assent.sdk.protocol import Asking
 from assent.sdk.tool_calls import plain_arguments, refused
-from assent.sdk.values import Breakpoint
 
 LONGEST_WAIT = 50
 """Seconds; many clients abort a call after 60."""

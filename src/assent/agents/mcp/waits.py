@@ -7,9 +7,9 @@ from mcp.server.mcpserver.exceptions import ToolError
 
 from assent.agents.mcp.callers import Caller
 from assent.agents.mcp.tool_results import sentence
+from assent.contracts.breakpoints import Feedback, Status
 from assent.sdk.aio import AsyncAssent
 from assent.sdk.errors import AssentError, StillWaiting
-from assent.sdk.values import Feedback, Status
 
 
 @contextlib.asynccontextmanager

@@ -29,9 +29,7 @@ async def list_checkpoints(who: Who, services: With, before: Before = NEWEST, li
     use_case = partial(services[CheckpointService].page, by=who, before=before, limit=limit)
     found = await services.database.read(use_case)
     following = found[-1].number if len(found) == limit and found[-1].number > 1 else None
-    return wire.CheckpointPage.model_validate(
-        {"items": [checkpoint_body(each) for each in found], "nextBefore": following}
-    )
+    return wire.CheckpointPage.of({"items": [checkpoint_body(each) for each in found], "nextBefore": following})
 
 
 @checkpoints.get(
@@ -41,19 +39,19 @@ async def list_checkpoints(who: Who, services: With, before: Before = NEWEST, li
 )
 async def list_checkpoint_keys(who: Who, services: With) -> wire.CheckpointKeyPage:
     found = await services.database.read(partial(services[CheckpointService].keys, by=who))
-    return wire.CheckpointKeyPage.model_validate({"items": [key_body(each) for each in found]})
+    return wire.CheckpointKeyPage.of({"items": [key_body(each) for each in found]})
 
 
 @checkpoints.get("/audit/proofs/{subject_id}", summary="Proves that events are in the log")
 async def get_inclusion(
     subject_id: str, who: Who, services: With, seq: Seq = None, checkpoint: Number = None
-) -> wire.InclusionView:
+) -> wire.Inclusion:
     use_case = partial(services[CheckpointService].inclusion, subject_id=subject_id, by=who, seq=seq, number=checkpoint)
     found = await services.database.read(use_case)
-    return wire.InclusionView.model_validate({"id": subject_id} | inclusion_body(found))
+    return wire.Inclusion.of({"id": subject_id} | inclusion_body(found))
 
 
 @checkpoints.get("/audit/consistency", summary="Proves that the log was append-only between two checkpoints")
-async def get_consistency(who: Who, services: With, first: From, to: Number = None) -> wire.ConsistencyView:
+async def get_consistency(who: Who, services: With, first: From, to: Number = None) -> wire.Consistency:
     use_case = partial(services[CheckpointService].consistency, first=first, second=to, by=who)
-    return wire.ConsistencyView.model_validate(consistency_body(await services.database.read(use_case)))
+    return wire.Consistency.of(consistency_body(await services.database.read(use_case)))

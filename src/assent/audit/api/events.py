@@ -44,7 +44,7 @@ async def list_audit_events(request: Request, who: Who, services: With, response
     response.headers["Cache-Control"] = "no-store"
     following = encode_place(found[limit - 1].place) if len(found) > limit else None
     items = [{name: value for name, value in event_body(each).items() if value != ""} for each in found[:limit]]
-    return wire.AuditEventPage.model_validate({"items": items, "nextCursor": following})
+    return wire.AuditEventPage.of({"items": items, "nextCursor": following})
 
 
 def _query(params: dict[str, str], who: Principal) -> LogQuery:

@@ -9,7 +9,7 @@ from assent.audit.store.retention import Hold
 from assent.audit.usecases.retention import RetentionService
 from assent.audit.views import hold_body
 from assent.contracts import retention as wire
-from assent.http.endpoint import Auditor, Manager, With, router
+from assent.http.endpoint import Auditor, Manager, Sent, With, router
 from assent.http.query import known_id
 
 retention = router("retention")
@@ -23,7 +23,7 @@ async def list_holds(who: Auditor, services: With) -> wire.HoldPage:
 
 
 @retention.post("/holds", status_code=201, summary="Protects a breakpoint or the entire project from being purged")
-async def place_hold(body: wire.PlaceHold, who: Manager, services: With) -> wire.HoldView:
+async def place_hold(body: Sent[wire.PlaceHold], who: Manager, services: With) -> wire.Hold:
     breakpoint_id = known_id(body.breakpoint_id) if body.breakpoint_id is not None else None
     use_case = partial(services[RetentionService].place, by=who, reason=body.reason, breakpoint_id=breakpoint_id)
     return _view(await services.database.write(use_case))
@@ -35,5 +35,5 @@ async def lift_hold(hold_id: HoldId, who: Manager, services: With) -> Response:
     return Response(status_code=204)
 
 
-def _view(hold: Hold) -> wire.HoldView:
-    return wire.HoldView.model_validate(hold_body(hold))
+def _view(hold: Hold) -> wire.Hold:
+    return wire.Hold.of(hold_body(hold))

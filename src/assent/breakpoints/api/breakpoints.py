@@ -13,6 +13,7 @@ from assent.breakpoints.store.reading import Whole
 from assent.breakpoints.usecases.inbox import InboxService
 from assent.breakpoints.usecases.lifecycle import BreakpointService, Once, Outcome
 from assent.contracts import breakpoints as wire
+from assent.contracts.create import CreateBreakpoint
 from assent.core.access import Permission, Principal
 from assent.core.canonical import Json, canonical, sha256
 from assent.core.draft import draft
@@ -51,7 +52,7 @@ async def create(request: Request) -> Response:
 
 async def raised(services: Services, who: Principal, sent: Json, *, key: str | None) -> Whole | str:
     """Create a breakpoint and return it, or return the ID of the breakpoint created earlier with the same key."""
-    checked(sent, wire.CreateBreakpoint)
+    checked(sent, CreateBreakpoint)
     services.creates.take(who.token_id or who.id, per_minute=who.creates_per_minute, what="breakpoints")
     wanted = draft(sent)
     if wanted.callback_url is not None:
@@ -146,7 +147,7 @@ def version_of(if_match: str | None) -> int | None:
 
 @breakpoints.post(
     "/breakpoints/{breakpoint_id}/cancel",
-    response_model=wire.BreakpointView,
+    response_model=wire.Breakpoint,
     dependencies=NO_FIELDS,
     summary="Cancels a breakpoint",
 )
@@ -158,7 +159,7 @@ async def cancel(breakpoint_id: str, who: Who, services: With) -> Response:
 
 @breakpoints.post(
     "/breakpoints/{breakpoint_id}/expire",
-    response_model=wire.BreakpointView,
+    response_model=wire.Breakpoint,
     dependencies=NO_FIELDS,
     summary="Expires a breakpoint",
 )
@@ -170,7 +171,7 @@ async def expire(breakpoint_id: str, who: Who, services: With) -> Response:
 
 @breakpoints.get(
     "/breakpoints/{breakpoint_id}/events",
-    response_model=wire.EventPage,
+    response_model=wire.Events,
     summary="Lists a breakpoint's events, oldest first",
 )
 async def events(breakpoint_id: str, who: Who, services: With) -> Response:

@@ -41,7 +41,7 @@ async def list_history(request: Request, who: Who, services: With, response: Res
         page["nextCursor"] = encode_cursor(query, found[query.limit - 1].row)
     if query.gate is not None and query.cursor is None:
         page["summary"] = _summary_body(query, await services[HistoryService].standing(query))
-    return wire.HistoryPage.model_validate(page)
+    return wire.HistoryPage.of(page)
 
 
 def _query(request: Request, who: Principal) -> Query:

@@ -12,13 +12,14 @@ from assent.console import output
 from assent.console.output import Json
 from assent.console.session import LONG_PATIENCE, PATIENCE_HELP, Budget, session
 from assent.console.signals import raised, stoppable, taken_back
+from assent.contracts.breakpoints import Breakpoint, Status
+from assent.contracts.shape import plain
 from assent.core.fields import BY_NAME
 from assent.sdk.breakpoints import local_body, server_is_set
 from assent.sdk.client import Assent
 from assent.sdk.errors import StillWaiting, Unavailable, Unreachable
 from assent.sdk.files import FORMATS, ContextFile, snapshot
 from assent.sdk.protocol import Asking, creation
-from assent.sdk.values import Breakpoint, Status, plain
 
 if TYPE_CHECKING:
     from assent.sdk.local import Outcome

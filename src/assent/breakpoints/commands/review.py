@@ -13,12 +13,13 @@ from assent.console.output import Json
 from assent.console.pairs import pairs, value
 from assent.console.renamed import OldAgent
 from assent.console.session import gathered, session
+from assent.contracts.breakpoints import Breakpoint, BreakpointPage, BreakpointSummary, Event
+from assent.contracts.shape import plain
 from assent.core.breakpoint import Status as State
 from assent.core.headlines import action
 from assent.sdk.client import Assent
 from assent.sdk.errors import AlreadyEnded
 from assent.sdk.protocol import Filters
-from assent.sdk.values import Breakpoint, Event, Page, Summary, plain
 
 app = typer.Typer()
 
@@ -69,16 +70,16 @@ def inbox(  # noqa: PLR0913  # one parameter per option
         output.remark(f"More results are available. Use --limit {limit * 2} to see more.")
 
 
-def _pages(assent: Assent, filters: Filters, limit: int) -> Page:
-    def read(most: int, cursor: str | None) -> tuple[list[Summary], str | None]:
+def _pages(assent: Assent, filters: Filters, limit: int) -> BreakpointPage:
+    def read(most: int, cursor: str | None) -> tuple[list[BreakpointSummary], str | None]:
         page = assent.list(**(filters | Filters(limit=most, cursor=cursor)))
         return page.items, page.next_cursor
 
     items, cursor = gathered(read, limit)
-    return Page(items=items, next_cursor=cursor)
+    return BreakpointPage(items=items, next_cursor=cursor)
 
 
-def _row(each: Summary, now: float) -> Sequence[str]:
+def _row(each: BreakpointSummary, now: float) -> Sequence[str]:
     return (
         each.id,
         each.decision or each.status,

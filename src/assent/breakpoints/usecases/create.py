@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from assent.breakpoints.store.breakpoints import NewRows
 from assent.breakpoints.store.files import FileEntry, Files
-from assent.contracts import breakpoints as wire
+from assent.contracts.create import CreateBreakpoint
 from assent.core.access import Principal
 from assent.core.breakpoint import NEVER, Breakpoint, Event, approve_by_rule, record, terms_of
 from assent.core.canonical import Json, strict_loads
@@ -81,7 +81,7 @@ def checked(body: Mapping[str, Json]) -> Mapping[str, Json]:
     try:
         # The round trip rejects values that JSON cannot express, such as NaN and lone surrogates.
         sent: Mapping[str, Json] = strict_loads(json.dumps(body, ensure_ascii=False, allow_nan=False).encode())
-        wire.CreateBreakpoint.model_validate(sent)
+        CreateBreakpoint.model_validate(sent)
     except ValidationError as error:
         first = error.errors()[0]
         where = "/".join(map(str, first["loc"]))

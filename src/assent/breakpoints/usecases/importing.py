@@ -13,6 +13,7 @@ from assent.breakpoints.store.imports import Imports
 from assent.breakpoints.store.original import Feedback, Found
 from assent.breakpoints.usecases.create import checked
 from assent.contracts import breakpoints as wire
+from assent.contracts.models import read
 from assent.contracts.rules_file import RulesFile
 from assent.contracts.words import MAX_TTL
 from assent.core import rules_file
@@ -159,7 +160,7 @@ def _said(feedback: Iterable[Feedback], origin: str, *, ended_at: int) -> tuple[
 def _checked_comment(comment: object) -> str:
     try:
         body = strict_loads(json.dumps({"comment": comment}, ensure_ascii=False).encode())
-        wire.GiveFeedback.model_validate(body)
+        read(wire.GiveFeedback, body)
     except (TypeError, ValueError, AssentError) as error:
         msg = "This comment is too long or is not text."
         raise _Unfit(msg) from error
@@ -271,7 +272,7 @@ def _author(tx: Transaction, told: Retold) -> str:
 def read_rules(document: Mapping[str, Json]) -> list[Entry]:
     """Read a rules.json file; raise if any part of it is invalid."""
     try:
-        RulesFile.model_validate(document)
+        read(RulesFile, document)
     except ValidationError as error:
         first = error.errors()[0]
         raise InvalidRequest.at("/" + "/".join(map(str, first["loc"])), str(first["msg"])) from error

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fastapi import Path, Query, Response
 
 from assent.contracts import channels as shapes
+from assent.contracts.shape import given
 from assent.core.access import Permission, Principal
 from assent.core.errors import InvalidRequest
 from assent.core.timestamps import iso
@@ -15,7 +16,7 @@ from assent.delivery.store.links import Link
 from assent.delivery.usecases.channel_test import Prober
 from assent.delivery.usecases.channels import ChannelService
 from assent.delivery.usecases.links import LinkService
-from assent.http.endpoint import Manager, PeopleReader, With, router
+from assent.http.endpoint import Manager, PeopleReader, Sent, With, router
 
 channels = router("channels")
 ChannelId = Annotated[str, Path(pattern=r"^ch_[0-9a-z]{1,60}$")]
@@ -23,17 +24,17 @@ IdentityQuery = Annotated[shapes.Identity, Query(description="ID of the account 
 
 
 @channels.get("/channels", response_model_exclude_none=True, summary="Lists this project's channels")
-async def list_channels(who: PeopleReader, services: With) -> shapes.ChannelPage:
+async def list_channels(who: PeopleReader, services: With) -> shapes.Channels:
     def use_case(tx: Transaction) -> list[StoredChannel]:
         return services[ChannelService].listed(tx, by=who)
 
     found = await services.database.read(use_case)
     view = partial(_view, who=who, service=services[ChannelService], base_url=services.settings.base_url)
-    return shapes.ChannelPage(items=[view(each) for each in found])
+    return shapes.Channels(items=[view(each) for each in found])
 
 
 @channels.post("/channels", status_code=201, response_model_exclude_none=True, summary="Creates a channel")
-async def create_channel(body: shapes.CreateChannel, who: Manager, services: With) -> shapes.ChannelView:
+async def create_channel(body: Sent[shapes.CreateChannel], who: Manager, services: With) -> shapes.Channel:
     def use_case(tx: Transaction) -> StoredChannel:
         return services[ChannelService].create(tx, body.name, body.type, body.settings, by=who, enabled=body.enabled)
 
@@ -41,16 +42,16 @@ async def create_channel(body: shapes.CreateChannel, who: Manager, services: Wit
 
 
 @channels.get("/channels/{channel_id}", response_model_exclude_none=True, summary="Gets a channel")
-async def show_channel(channel_id: ChannelId, who: PeopleReader, services: With) -> shapes.ChannelView:
+async def show_channel(channel_id: ChannelId, who: PeopleReader, services: With) -> shapes.Channel:
     found = await services.database.read(partial(services[ChannelService].known, channel_id=channel_id, by=who))
     return _view(found, who, services[ChannelService], services.settings.base_url)
 
 
 @channels.patch("/channels/{channel_id}", response_model_exclude_none=True, summary="Updates a channel")
 async def change_channel(
-    channel_id: ChannelId, body: shapes.ChangeChannel, who: Manager, services: With
-) -> shapes.ChannelView:
-    changes = {name: getattr(body, name) for name in body.model_fields_set}
+    channel_id: ChannelId, body: Sent[shapes.ChangeChannel], who: Manager, services: With
+) -> shapes.Channel:
+    changes = given(body)
     for name, value in changes.items():
         if value is None:
             raise InvalidRequest.at(f"/{name}", "cannot be null")
@@ -66,20 +67,22 @@ async def remove_channel(channel_id: ChannelId, who: Manager, services: With) ->
 
 @channels.post("/channels/{channel_id}/test", summary="Checks a channel's settings and optionally sends a test message")
 async def test_channel(
-    channel_id: ChannelId, body: shapes.TryChannel, who: Manager, services: With
+    channel_id: ChannelId, body: Sent[shapes.TryChannel], who: Manager, services: With
 ) -> shapes.ChannelTest:
     found = await services[Prober].test(channel_id, by=who, send=body.send)
     return shapes.ChannelTest(ok=found.ok, detail=found.detail, sent=found.sent)
 
 
 @channels.get("/channels/{channel_id}/links", summary="Lists a channel's linked accounts")
-async def list_links(channel_id: ChannelId, who: Manager, services: With) -> shapes.LinkPage:
+async def list_links(channel_id: ChannelId, who: Manager, services: With) -> shapes.ChannelLinks:
     found = await services.database.read(partial(services[LinkService].of_channel, channel_id=channel_id, by=who))
-    return shapes.LinkPage(items=[_link(each) for each in found])
+    return shapes.ChannelLinks(items=[_link(each) for each in found])
 
 
 @channels.put("/channels/{channel_id}/links", summary="Links an account on a channel to a person")
-async def put_link(channel_id: ChannelId, body: shapes.LinkBody, who: Manager, services: With) -> shapes.LinkView:
+async def put_link(
+    channel_id: ChannelId, body: Sent[shapes.LinkBody], who: Manager, services: With
+) -> shapes.ChannelLink:
     def use_case(tx: Transaction) -> Link:
         return services[LinkService].link(tx, channel_id, body.identity, body.person, by=who)
 
@@ -93,8 +96,8 @@ async def remove_link(channel_id: ChannelId, identity: IdentityQuery, who: Manag
     return Response(status_code=204)
 
 
-def _link(link: Link) -> shapes.LinkView:
-    return shapes.LinkView.model_validate(
+def _link(link: Link) -> shapes.ChannelLink:
+    return shapes.ChannelLink.of(
         {
             "identity": link.identity,
             "person": link.person,
@@ -104,8 +107,8 @@ def _link(link: Link) -> shapes.LinkView:
     )
 
 
-def _view(stored: StoredChannel, who: Principal, service: ChannelService, base_url: str) -> shapes.ChannelView:
-    return shapes.ChannelView.model_validate(channel_body(stored, who, service, base_url))
+def _view(stored: StoredChannel, who: Principal, service: ChannelService, base_url: str) -> shapes.Channel:
+    return shapes.Channel.of(channel_body(stored, who, service, base_url))
 
 
 def channel_body(stored: StoredChannel, who: Principal, service: ChannelService, base_url: str) -> dict[str, Any]:

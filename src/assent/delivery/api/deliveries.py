@@ -48,7 +48,7 @@ async def list_deliveries(request: Request, who: Who, services: With, response: 
     page: dict[str, Any] = {"items": [delivery_body(each, who) for each in rows[:limit]]}
     if len(rows) > limit:
         page["nextCursor"] = rows[limit - 1].id
-    return wire.DeliveryPage.model_validate(page)
+    return wire.DeliveryPage.of(page)
 
 
 def _filters(request: Request) -> dict[str, str]:
@@ -78,7 +78,7 @@ async def get_delivery(delivery_id: str, who: Who, services: With, response: Res
     def use_case(tx: Transaction) -> wire.DeliveryWithLog:
         found = tx[Deliveries].get(delivery_id, project=who.project, **_own(who))
         log = [_attempt_body(each) for each in tx[Deliveries].attempts(delivery_id)]
-        return wire.DeliveryWithLog.model_validate(delivery_body(found, who) | {"log": log})
+        return wire.DeliveryWithLog.of(delivery_body(found, who) | {"log": log})
 
     response.headers["Cache-Control"] = "no-store"
     return await services.database.read(use_case)
@@ -90,10 +90,10 @@ async def get_delivery(delivery_id: str, who: Who, services: With, response: Res
     response_model_exclude_none=True,
     summary="Retries a dead delivery, or resends a callback or webhook",
 )
-async def retry_delivery(delivery_id: str, who: Manager, services: With) -> wire.DeliveryView:
+async def retry_delivery(delivery_id: str, who: Manager, services: With) -> wire.Delivery:
     use_case = partial(services[DeliveryService].retry, delivery_id=known_delivery_id(delivery_id), by=who)
     revived = await services.database.write(use_case)
-    return wire.DeliveryView.model_validate(delivery_body(revived, who))
+    return wire.Delivery.of(delivery_body(revived, who))
 
 
 def delivery_body(delivery: Delivery, who: Principal) -> dict[str, Any]:

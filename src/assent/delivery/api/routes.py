@@ -6,6 +6,8 @@ from typing import Annotated, Any
 from fastapi import Path, Response
 
 from assent.contracts import channels as shapes
+from assent.contracts.create import CheckRoutes
+from assent.contracts.shape import given, json_of
 from assent.contracts.words import Handle
 from assent.core.draft import draft
 from assent.core.errors import InvalidRequest
@@ -14,7 +16,7 @@ from assent.delivery.routes_file import written
 from assent.delivery.store.routes import StoredRoute
 from assent.delivery.usecases.route_check import Forecast, RouteCheck
 from assent.delivery.usecases.routes import RouteService
-from assent.http.endpoint import PeopleReader, RuleWriter, Who, With, router
+from assent.http.endpoint import PeopleReader, RuleWriter, Sent, Who, With, router
 from assent.http.query import known_id
 from assent.people.preferences import Preferences
 from assent.people.preferences import written as written_preferences
@@ -27,23 +29,23 @@ _NEEDED = ("pattern", "channels", "to", "quiet", "enabled")
 
 
 @routes.get("/routes", response_model_exclude_none=True, summary="Lists this project's routes in evaluation order")
-async def list_routes(who: PeopleReader, services: With) -> shapes.RoutePage:
+async def list_routes(who: PeopleReader, services: With) -> shapes.Routes:
     found = await services.database.read(partial(services[RouteService].listed, by=who))
-    return shapes.RoutePage(items=[_view(each) for each in found])
+    return shapes.Routes(items=[_view(each) for each in found])
 
 
 @routes.post("/routes", status_code=201, response_model_exclude_none=True, summary="Creates a route")
-async def create_route(body: shapes.CreateRoute, who: RuleWriter, services: With) -> shapes.RouteView:
-    said = body.model_dump(by_alias=True, exclude_none=True)
+async def create_route(body: Sent[shapes.CreateRoute], who: RuleWriter, services: With) -> shapes.Route:
+    said = json_of(body)
     enabled: bool = said.pop("enabled", True)
     use_case = partial(services[RouteService].create, body=said, by=who, enabled=enabled)
     return _view(await services.database.write(use_case))
 
 
 @routes.put("/routes/order", response_model_exclude_none=True, summary="Reorders the routes")
-async def order_routes(body: shapes.RouteOrder, who: RuleWriter, services: With) -> shapes.RoutePage:
+async def order_routes(body: Sent[shapes.RouteOrder], who: RuleWriter, services: With) -> shapes.Routes:
     found = await services.database.write(partial(services[RouteService].reorder, route_ids=body.ids, by=who))
-    return shapes.RoutePage(items=[_view(each) for each in found])
+    return shapes.Routes(items=[_view(each) for each in found])
 
 
 @routes.post(
@@ -51,7 +53,7 @@ async def order_routes(body: shapes.RouteOrder, who: RuleWriter, services: With)
     response_model_exclude_none=True,
     summary="Previews who would be notified about a breakpoint, without notifying anyone",
 )
-async def check_routes(body: shapes.CheckRoutes, who: PeopleReader, services: With) -> shapes.RouteCheck:
+async def check_routes(body: CheckRoutes, who: PeopleReader, services: With) -> shapes.RouteCheck:
     if (body.breakpoint_id is None) == (body.breakpoint is None):
         raise InvalidRequest.at("/", "must contain either breakpointId or breakpoint")
     if body.breakpoint_id is not None:
@@ -65,9 +67,9 @@ async def check_routes(body: shapes.CheckRoutes, who: PeopleReader, services: Wi
 
 @routes.patch("/routes/{route_id:route}", response_model_exclude_none=True, summary="Updates a route")
 async def change_route(
-    route_id: RouteId, body: shapes.ChangeRoute, who: RuleWriter, services: With
-) -> shapes.RouteView:
-    said = body.model_dump(by_alias=True, exclude_unset=True)
+    route_id: RouteId, body: Sent[shapes.ChangeRoute], who: RuleWriter, services: With
+) -> shapes.Route:
+    said = given(body)
     for name in _NEEDED:
         if name in said and said[name] is None:
             raise InvalidRequest.at(f"/{name}", "cannot be null")
@@ -92,20 +94,20 @@ async def get_preferences(name: PersonName, who: Who, services: With) -> shapes.
 
 @routes.put("/people/{name}/preferences", summary="Replaces a person's notification preferences")
 async def put_preferences(
-    name: PersonName, body: shapes.PreferencesBody, who: Who, services: With
+    name: PersonName, body: Sent[shapes.PreferencesBody], who: Who, services: With
 ) -> shapes.PreferencesBody:
-    said = body.model_dump(by_alias=True, exclude_none=True)
+    said = json_of(body)
     return _preferences(
         await services.database.write(partial(services[PreferenceService].put, name=name, body=said, by=who))
     )
 
 
 def _preferences(found: Preferences) -> shapes.PreferencesBody:
-    return shapes.PreferencesBody.model_validate(written_preferences(found))
+    return shapes.PreferencesBody.of(written_preferences(found))
 
 
-def _view(stored: StoredRoute) -> shapes.RouteView:
-    return shapes.RouteView.model_validate(route_body(stored))
+def _view(stored: StoredRoute) -> shapes.Route:
+    return shapes.Route.of(route_body(stored))
 
 
 def route_body(stored: StoredRoute) -> dict[str, Any]:
@@ -138,7 +140,7 @@ def _check_view(found: Forecast) -> shapes.RouteCheck:
         for each in found.steps
     ]
     route = found.route
-    return shapes.RouteCheck.model_validate(
+    return shapes.RouteCheck.of(
         {
             "routeId": (route.id or None) if route else None,
             "pattern": route.pattern if route else None,

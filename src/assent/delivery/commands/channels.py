@@ -10,11 +10,11 @@ from assent.console import output
 from assent.console.output import Json
 from assent.console.pairs import settings_of
 from assent.console.session import session
+from assent.contracts.channels import Channel
+from assent.contracts.shape import plain
 from assent.delivery.channels.slack.channel import manifest
-from assent.sdk.channel_values import Channel
 from assent.sdk.client import Assent
 from assent.sdk.errors import NotFound
-from assent.sdk.values import plain
 
 app = typer.Typer()
 channel = typer.Typer(no_args_is_help=True, help="Manage notification channels.")

@@ -9,9 +9,10 @@ import typer
 from assent.console import output
 from assent.console.output import Json
 from assent.console.session import gathered, session
+from assent.contracts.deliveries import Attempt, Delivery, DeliveryPage
+from assent.contracts.shape import plain
 from assent.sdk.client import Assent
 from assent.sdk.protocol import DeliveryFilters
-from assent.sdk.values import Attempt, Delivery, DeliveryPage, plain
 
 app = typer.Typer()
 delivery = typer.Typer(no_args_is_help=True, help="Inspect and retry notification deliveries.")

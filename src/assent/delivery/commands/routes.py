@@ -9,9 +9,9 @@ from assent.console import output
 from assent.console.output import Json
 from assent.console.renamed import OldAgent
 from assent.console.session import session
+from assent.contracts.channels import Route, RouteCheck, RouteStep
+from assent.contracts.shape import plain
 from assent.policy.commands.rules import pointing_at
-from assent.sdk.channel_values import Route, RouteCheck, RouteStep
-from assent.sdk.values import plain
 
 app = typer.Typer()
 route = typer.Typer(no_args_is_help=True, help="Manage routes, which determine who is notified and where.")

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.responses import Response
 from starlette.routing import Route as Address
 
-from assent.contracts import breakpoints as wire
+from assent.contracts.create import CreateBreakpoint
 from assent.core.access import Permission
 from assent.core.draft import Draft, draft
 from assent.core.durations import duration
@@ -440,7 +440,7 @@ def _supposed(asked: Mapping[str, str]) -> Draft:
         "risk": text(asked, "risk"),
     }
     body = checked(
-        wire.CreateBreakpoint,
+        CreateBreakpoint,
         agentId=asked["agent"] or "an agent",
         title=asked["gate"],
         tags=listed(asked, "tags"),

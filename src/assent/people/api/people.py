@@ -6,11 +6,12 @@ from typing import Annotated
 from fastapi import Path, Response
 
 from assent.contracts import people as wire
+from assent.contracts.shape import json_of
 from assent.contracts.words import Handle
 from assent.core.access import roles
 from assent.core.timestamps import iso
 from assent.db.transaction import Transaction
-from assent.http.endpoint import Manager, PeopleReader, With, router
+from assent.http.endpoint import Manager, PeopleReader, Sent, With, router
 from assent.people.authenticator import Authenticator
 from assent.people.store.people import EVERYWHERE, People, Person
 from assent.people.usecases.people import PeopleService
@@ -21,15 +22,15 @@ PersonName = Annotated[Handle, Path()]
 
 @people.get("/people", summary="Lists this project's people")
 async def list_people(who: PeopleReader, services: With) -> wire.PersonPage:
-    def use_case(tx: Transaction) -> list[wire.PersonView]:
+    def use_case(tx: Transaction) -> list[wire.Person]:
         return [_view(tx, each, who.project) for each in services[PeopleService].everybody(tx, by=who)]
 
     return wire.PersonPage(items=await services.database.read(use_case))
 
 
 @people.post("/people", status_code=201, summary="Adds a person")
-async def create_person(body: wire.CreatePerson, who: Manager, services: With) -> wire.PersonView:
-    def use_case(tx: Transaction) -> wire.PersonView:
+async def create_person(body: Sent[wire.CreatePerson], who: Manager, services: With) -> wire.Person:
+    def use_case(tx: Transaction) -> wire.Person:
         tx.acting(who)
         person = services[PeopleService].create_person(
             tx,
@@ -47,17 +48,17 @@ async def create_person(body: wire.CreatePerson, who: Manager, services: With) -
 
 
 @people.get("/people/{name}", summary="Gets a person")
-async def get_person(name: PersonName, who: PeopleReader, services: With) -> wire.PersonView:
+async def get_person(name: PersonName, who: PeopleReader, services: With) -> wire.Person:
     return await services.database.read(
         lambda tx: _view(tx, services[PeopleService].known(tx, name, by=who), who.project)
     )
 
 
 @people.patch("/people/{name}", summary="Updates a person")
-async def change_person(name: PersonName, body: wire.ChangePerson, who: Manager, services: With) -> wire.PersonView:
-    changes = body.model_dump(by_alias=True, exclude_none=True)
+async def change_person(name: PersonName, body: Sent[wire.ChangePerson], who: Manager, services: With) -> wire.Person:
+    changes = json_of(body)
 
-    def use_case(tx: Transaction) -> wire.PersonView:
+    def use_case(tx: Transaction) -> wire.Person:
         person = services[PeopleService].known(tx, name, by=who)
         return _view(tx, services[PeopleService].change_person(tx, person.name, changes, by=who), who.project)
 
@@ -70,8 +71,8 @@ async def change_person(name: PersonName, body: wire.ChangePerson, who: Manager,
 @people.post(
     "/people/{name}/confirm", summary="Confirms a person's access after another admin has set it up or reset it"
 )
-async def confirm_person(name: PersonName, who: Manager, services: With) -> wire.PersonView:
-    def use_case(tx: Transaction) -> wire.PersonView:
+async def confirm_person(name: PersonName, who: Manager, services: With) -> wire.Person:
+    def use_case(tx: Transaction) -> wire.Person:
         return _view(tx, services[PeopleService].confirm_reset(tx, name, by=who), who.project)
 
     confirmed = await services.database.write(use_case)
@@ -82,13 +83,13 @@ async def confirm_person(name: PersonName, who: Manager, services: With) -> wire
 @people.get("/groups", summary="Lists this project's groups")
 async def list_groups(who: PeopleReader, services: With) -> wire.GroupPage:
     groups = await services.database.read(lambda tx: tx[People].groups(who.project))
-    return wire.GroupPage(items=[wire.GroupView(name=name, members=members) for name, members in groups.items()])
+    return wire.GroupPage(items=[wire.Group(name=name, members=members) for name, members in groups.items()])
 
 
 @people.put("/groups/{name}", summary="Creates a group or replaces its members")
-async def put_group(name: PersonName, body: wire.PutGroup, who: Manager, services: With) -> wire.GroupView:
+async def put_group(name: PersonName, body: Sent[wire.PutGroup], who: Manager, services: With) -> wire.Group:
     await services.database.write(partial(services[PeopleService].put_group, name=name, members=body.members, by=who))
-    return wire.GroupView(name=name, members=sorted(set(body.members)))
+    return wire.Group(name=name, members=sorted(set(body.members)))
 
 
 @people.delete("/groups/{name}", status_code=204, summary="Removes a group")
@@ -97,10 +98,10 @@ async def remove_group(name: PersonName, who: Manager, services: With) -> Respon
     return Response(status_code=204)
 
 
-def _view(tx: Transaction, person: Person, project: str) -> wire.PersonView:
+def _view(tx: Transaction, person: Person, project: str) -> wire.Person:
     grants = tx[People].grants(person.id)
     held = grants.get(project, frozenset()) | grants.get(EVERYWHERE, frozenset())
-    return wire.PersonView.model_validate(
+    return wire.Person.of(
         {
             "id": person.id,
             "name": person.name,

@@ -7,11 +7,12 @@ from typing import Annotated
 from fastapi import Path, Response
 
 from assent.contracts import projects as wire
+from assent.contracts.shape import json_of
 from assent.contracts.words import Handle
 from assent.core.access import Principal
 from assent.core.timestamps import iso
 from assent.db.transaction import Transaction
-from assent.http.endpoint import NO_FIELDS, Manager, PeopleReader, With, router
+from assent.http.endpoint import NO_FIELDS, Manager, PeopleReader, Sent, With, router
 from assent.people.authenticator import Authenticator
 from assent.people.store.people import People
 from assent.people.store.projects import Project, Projects
@@ -27,15 +28,15 @@ ProjectId = Annotated[Handle, Path()]
 
 @projects.get("/projects", summary="Lists the projects that you can see")
 async def list_projects(who: PeopleReader, services: With) -> wire.ProjectPage:
-    def use_case(tx: Transaction) -> list[wire.ProjectView]:
+    def use_case(tx: Transaction) -> list[wire.Project]:
         return [_view(tx, each) for each in tx[Projects].every() if who.everywhere or each.id == who.project]
 
     return wire.ProjectPage(items=await services.database.read(use_case))
 
 
 @projects.post("/projects", status_code=201, summary="Creates a project")
-async def create_project(body: wire.CreateProject, who: Manager, services: With) -> wire.ProjectView:
-    def use_case(tx: Transaction) -> wire.ProjectView:
+async def create_project(body: Sent[wire.CreateProject], who: Manager, services: With) -> wire.Project:
+    def use_case(tx: Transaction) -> wire.Project:
         services[PeopleService].create_project(tx, body.id, body.name or body.id, body.owner, by=who)
         return _view(tx, tx[Projects].get(body.id))
 
@@ -44,11 +45,11 @@ async def create_project(body: wire.CreateProject, who: Manager, services: With)
 
 @projects.patch("/projects/{project_id}", summary="Renames a project or changes its owner")
 async def change_project(
-    project_id: ProjectId, body: wire.ChangeProject, who: Manager, services: With
-) -> wire.ProjectView:
-    changes = body.model_dump(by_alias=True, exclude_none=True)
+    project_id: ProjectId, body: Sent[wire.ChangeProject], who: Manager, services: With
+) -> wire.Project:
+    changes = json_of(body)
 
-    def use_case(tx: Transaction) -> wire.ProjectView:
+    def use_case(tx: Transaction) -> wire.Project:
         services[PeopleService].change_project(tx, project_id, changes, by=who)
         return _view(tx, tx[Projects].get(project_id))
 
@@ -95,25 +96,25 @@ async def get_policy(who: PeopleReader, services: With) -> wire.Policy:
 
 
 @projects.put("/policy", response_model_exclude_none=True, summary="Replaces this project's policy")
-async def put_policy(body: wire.Policy, who: Manager, services: With) -> wire.Policy:
-    policy = body.model_dump(by_alias=True, exclude_none=True)
+async def put_policy(body: Sent[wire.Policy], who: Manager, services: With) -> wire.Policy:
+    policy = json_of(body)
     await services.database.write(partial(services[PeopleService].put_policy, policy=policy, by=who))
     services[Authenticator].forget()
     return body
 
 
 def _policy(tx: Transaction, *, by: Principal) -> wire.Policy:
-    return wire.Policy.model_validate(dict(tx[Projects].get(by.project).policy))
+    return wire.Policy.of(dict(tx[Projects].get(by.project).policy))
 
 
 def _secrets(found: Sequence[CallbackSecret], response: Response) -> wire.CallbackSecretPage:
     response.headers["Cache-Control"] = "no-store"
-    return wire.CallbackSecretPage.model_validate({"items": [callback_body(each) for each in found]})
+    return wire.CallbackSecretPage.of({"items": [callback_body(each) for each in found]})
 
 
-def _view(tx: Transaction, project: Project) -> wire.ProjectView:
+def _view(tx: Transaction, project: Project) -> wire.Project:
     owner = tx[People].find(project.owner_id) if project.owner_id else None
-    return wire.ProjectView.model_validate(
+    return wire.Project.of(
         {
             "id": project.id,
             "name": project.name,

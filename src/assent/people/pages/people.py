@@ -8,6 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from assent.contracts import people as wire
+from assent.contracts.shape import json_of
 from assent.core.access import Principal, Role, roles
 from assent.core.errors import AssentError, InvalidRequest, NotFound
 from assent.db.transaction import Transaction
@@ -205,7 +206,7 @@ async def change_details(visit: Visit) -> Response:
     name = _name(visit)
     try:
         asked = checked(wire.ChangePerson, displayName=text(visit.form, "displayName"), email=text(visit.form, "email"))
-        changes = asked.model_dump(by_alias=True, exclude_none=True)
+        changes = json_of(asked)
         await _write(visit, partial(_change, site=visit.site, name=name, changes=changes, by=visit.who))
     except AssentError as error:
         return await _person_page(visit, error)

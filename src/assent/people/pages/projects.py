@@ -8,6 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from assent.contracts import projects as wire
+from assent.contracts.shape import json_of
 from assent.core.canonical import canonical, sha256
 from assent.core.counting import DEFAULT_FLOOR
 from assent.core.errors import AssentError, InvalidRequest
@@ -112,7 +113,7 @@ async def change(visit: Visit) -> Response:
     project_id = visit.request.path_params["project_id"]
     try:
         asked = checked(wire.ChangeProject, name=text(visit.form, "name"), owner=text(visit.form, "owner"))
-        changes = asked.model_dump(exclude_none=True)
+        changes = json_of(asked)
         use_case = partial(
             visit.site[PeopleService].change_project, project_id=project_id, changes=changes, by=visit.who
         )
@@ -153,7 +154,7 @@ def asked_policy(form: Mapping[str, str]) -> dict[str, Any]:
         alwaysBreakOn=listed(form, "alwaysBreakOn"),
         ticketTags=listed(form, "ticketTags"),
     )
-    found = asked.model_dump(by_alias=True, exclude_none=True)
+    found = json_of(asked)
     return {name: found.get(name) for name in _POLICY}
 
 

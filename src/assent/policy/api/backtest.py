@@ -9,10 +9,11 @@ from starlette.responses import StreamingResponse
 
 from assent.contracts import rules as wire
 from assent.contracts.backtest import Backtest, BacktestRule
+from assent.contracts.shape import json_of
 from assent.core.errors import AssentError
 from assent.core.rulebook import RuleAction
 from assent.core.timestamps import iso
-from assent.http.endpoint import PeopleReader, With, router
+from assent.http.endpoint import PeopleReader, Sent, With, router
 from assent.http.problems import problem
 from assent.http.query import known_id
 from assent.policy.api.rules import RuleId
@@ -31,7 +32,7 @@ _LINES: dict[int | str, dict[str, Any]] = {200: {"content": {NDJSON: {"schema": 
     responses=_LINES,
     summary="Back-tests a rule against recent breakpoints",
 )
-async def backtest(body: BacktestRule, request: Request, who: PeopleReader, services: With) -> Any:  # noqa: ANN401  # JSON or a stream
+async def backtest(body: Sent[BacktestRule], request: Request, who: PeopleReader, services: With) -> Any:  # noqa: ANN401  # JSON or a stream
     wanted = Wanted(pattern=body.pattern, action=body.action, days=body.days, limit=body.limit)
     # Validate the request before the response starts, so that errors have the correct status code.
     run = await services[BacktestService].prepare(wanted, by=who)
@@ -52,7 +53,7 @@ async def shadow(
 ) -> wire.ShadowReport:
     found = await services[BacktestService].shadow(rule_id, days=days, limit=limit, by=who)
     counts = found.counts
-    return wire.ShadowReport.model_validate(
+    return wire.ShadowReport.of(
         {
             "ruleId": rule_id,
             "pattern": found.rule.pattern,
@@ -80,12 +81,12 @@ async def shadow(
     summary="Proposes the narrowest rule that matches similar breakpoints",
 )
 async def always_approve(
-    breakpoint_id: str, who: PeopleReader, services: With, body: wire.ProposeRule | None = None
+    breakpoint_id: str, who: PeopleReader, services: With, body: Sent[wire.ProposeRule | None] = None
 ) -> wire.RuleProposal:
     asked = body or wire.ProposeRule()
     found = await services[BacktestService].propose(known_id(breakpoint_id), days=asked.days, limit=asked.limit, by=who)
     report = await services[BacktestService].report(found.run)
-    return wire.RuleProposal.model_validate(
+    return wire.RuleProposal.of(
         {
             "pattern": report.wanted.pattern,
             "action": report.wanted.action,
@@ -108,11 +109,11 @@ async def _lines(service: BacktestService, run: Run) -> AsyncGenerator[bytes, No
 def _step(step: Progress | Report) -> dict[str, Any]:
     if isinstance(step, Progress):
         return {"progress": {"scanned": step.scanned, "total": step.total}}
-    return {"result": _view(step).model_dump(by_alias=True)}
+    return {"result": json_of(_view(step), nulls=True)}
 
 
 def _view(report: Report) -> Backtest:
-    return Backtest.model_validate(_body(report))
+    return Backtest.of(_body(report))
 
 
 def _body(report: Report) -> dict[str, Any]:
@@ -134,7 +135,7 @@ def _body(report: Report) -> dict[str, Any]:
         **{each.value: outcomes[each] for each in Outcome},
         **{name: _items(report.items.get(each, ())) for each, name in _LISTS.items()},
         "more": {
-            name: outcomes[each] > len(report.items[each]) for each, name in _LISTS.items() if each in report.items
+            name: each in report.items and outcomes[each] > len(report.items[each]) for each, name in _LISTS.items()
         },
     }
 

@@ -10,7 +10,7 @@ from assent.breakpoints.api.breakpoints import once_of
 from assent.contracts import receipts as wire
 from assent.core.receipts import parse, spelt
 from assent.core.timestamps import iso
-from assent.http.endpoint import JSON, REPEATED, Manager, Who, With, router
+from assent.http.endpoint import JSON, REPEATED, Manager, Sent, Who, With, router
 from assent.http.query import known_id
 from assent.policy.store.receipts import StoredKey
 from assent.policy.usecases.receipts import ReceiptService
@@ -21,7 +21,7 @@ Key = Annotated[str | None, Header(alias="Idempotency-Key", pattern=r"^[!-~]{1,2
 
 @receipts.get(
     "/breakpoints/{breakpoint_id}/receipt",
-    response_model=wire.ReceiptView,
+    response_model=wire.Receipt,
     summary="Gets the receipt for an approved breakpoint",
 )
 async def get_receipt(breakpoint_id: str, who: Who, services: With) -> Response:
@@ -33,14 +33,14 @@ async def get_receipt(breakpoint_id: str, who: Who, services: With) -> Response:
 
 @receipts.post("/receipts/consume", summary="Consumes a receipt; a receipt can be consumed only once")
 async def consume_receipt(
-    body: wire.ConsumeReceipt, who: Who, services: With, idempotency_key: Key = None
+    body: Sent[wire.ConsumeReceipt], who: Who, services: With, idempotency_key: Key = None
 ) -> wire.ReceiptUse:
     receipt = parse(body.receipt)
     once = once_of(idempotency_key, body.receipt, "consume")
     use_case = partial(services[ReceiptService].consume, receipt=receipt, by=who, once=once)
     use = await services.database.write(use_case, locks=receipt.approval.breakpoint_id)
     told = {"breakpointId": receipt.approval.breakpoint_id, "nonce": receipt.approval.nonce}
-    return wire.ReceiptUse.model_validate(told | {"usedAt": iso(use.at), "usedBy": use.by})
+    return wire.ReceiptUse.of(told | {"usedAt": iso(use.at), "usedBy": use.by})
 
 
 @receipts.get(
@@ -48,7 +48,7 @@ async def consume_receipt(
     response_model_exclude_none=True,
     summary="Lists the public keys for verifying receipts, newest first",
 )
-async def list_receipt_keys(who: Who, services: With) -> wire.ReceiptKeyPage:
+async def list_receipt_keys(who: Who, services: With) -> wire.ReceiptKeys:
     return _page(await services.database.write(partial(services[ReceiptService].keys, by=who)))
 
 
@@ -57,13 +57,13 @@ async def list_receipt_keys(who: Who, services: With) -> wire.ReceiptKeyPage:
     response_model_exclude_none=True,
     summary="Rotates the receipt key; older keys remain valid unless you revoke them",
 )
-async def rotate_receipt_key(body: wire.RotateReceiptKey, who: Manager, services: With) -> wire.ReceiptKeyPage:
+async def rotate_receipt_key(body: Sent[wire.RotateReceiptKey], who: Manager, services: With) -> wire.ReceiptKeys:
     use_case = partial(services[ReceiptService].rotate, by=who, revoke=body.revoke)
     return _page(await services.database.write(use_case))
 
 
-def _page(found: Sequence[StoredKey]) -> wire.ReceiptKeyPage:
-    return wire.ReceiptKeyPage.model_validate({"items": [key_body(each) for each in found]})
+def _page(found: Sequence[StoredKey]) -> wire.ReceiptKeys:
+    return wire.ReceiptKeys.of({"items": [key_body(each) for each in found]})
 
 
 def key_body(key: StoredKey) -> dict[str, Any]:

@@ -5,10 +5,12 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Header, Path, Query, Response
+from msgspec import UNSET
 
 from assent.breakpoints.api.breakpoints import version_of
 from assent.contracts import rules as wire
-from assent.contracts.breakpoints import CreateBreakpoint
+from assent.contracts.create import CreateBreakpoint
+from assent.contracts.shape import json_of
 from assent.core.access import Kind, Permission, Principal
 from assent.core.draft import draft
 from assent.core.errors import InvalidRequest
@@ -18,7 +20,7 @@ from assent.core.rulebook import Rule, expiry, problem_of
 from assent.core.rules import Recommendation
 from assent.core.timestamps import iso
 from assent.db.transaction import Transaction
-from assent.http.endpoint import PeopleReader, RuleWriter, Who, With, checked, router
+from assent.http.endpoint import PeopleReader, RuleWriter, Sent, Who, With, checked, router
 from assent.policy.rule_warnings import warnings
 from assent.policy.store.rules import Rules
 from assent.policy.usecases.rules import NewRule, Question, RuleService
@@ -38,17 +40,17 @@ _NULLABLE = frozenset({"note", "expires_at"})
 
 
 @rules.get("/rules", summary="Lists this project's rules in evaluation order")
-async def list_rules(who: PeopleReader, services: With) -> wire.RulePage:
-    def use_case(tx: Transaction) -> wire.RulePage:
+async def list_rules(who: PeopleReader, services: With) -> wire.Rules:
+    def use_case(tx: Transaction) -> wire.Rules:
         # Runs in a reader thread with cached patterns, because parsing thousands of them would block the event loop.
         found = services[RuleService].standing(tx, who.project)
-        return wire.RulePage(items=[_view(rule, problem) for rule, problem in found])
+        return wire.Rules(items=[_view(rule, problem) for rule, problem in found])
 
     return await services.database.read(use_case)
 
 
 @rules.post("/rules", status_code=201, summary="Creates a rule")
-async def create_rule(body: wire.CreateRule, who: RuleWriter, services: With) -> wire.RuleView:
+async def create_rule(body: Sent[wire.CreateRule], who: RuleWriter, services: With) -> wire.Rule:
     new = NewRule(
         pattern=body.pattern,
         action=body.action,
@@ -67,7 +69,7 @@ async def create_rule(body: wire.CreateRule, who: RuleWriter, services: With) ->
     response_model_exclude_none=True,
     summary="Checks whether a breakpoint would be auto-approved (dry run)",
 )
-async def check_rules(body: wire.CheckRules, who: Who, services: With) -> wire.RuleCheck:
+async def check_rules(body: Sent[wire.CheckRules], who: Who, services: With) -> wire.RuleCheck:
     who.require(Permission.READ)
     question = _question(body, who)
     who.require_speaks_for(body.agent_id, question.gate)
@@ -78,7 +80,7 @@ async def check_rules(body: wire.CheckRules, who: Who, services: With) -> wire.R
     found = await services.database.read(use_case)
     trace = [step.body() for step in found.trace]
     shadow = [each.body() for each in found.shadow_matches]
-    return wire.RuleCheck.model_validate(found.body() | {"trace": trace, "shadow": shadow})
+    return wire.RuleCheck.of(found.body() | {"trace": trace, "shadow": shadow})
 
 
 @rules.get(
@@ -97,30 +99,30 @@ async def rules_on_claimed_ids(who: PeopleReader, services: With) -> wire.RulesO
 
 
 @rules.get("/rules/{rule_id:rule}", summary="Gets a rule, even if it has been removed")
-async def show_rule(rule_id: RuleId, who: PeopleReader, services: With, response: Response) -> wire.RuleView:
+async def show_rule(rule_id: RuleId, who: PeopleReader, services: With, response: Response) -> wire.Rule:
     found = await services.database.read(lambda tx: tx[Rules].get(rule_id, project=who.project))
     response.headers["ETag"] = f'"v{found.version}"'
     return _one(found)
 
 
 @rules.get("/rules/{rule_id}/events", summary="Lists the changes to a rule, oldest first")
-async def rule_events(rule_id: RuleId, who: PeopleReader, services: With) -> wire.RuleEventPage:
+async def rule_events(rule_id: RuleId, who: PeopleReader, services: With) -> wire.RuleEvents:
     def use_case(tx: Transaction) -> list[RuleEvent]:
         return tx[Rules].events(tx[Rules].get(rule_id, project=who.project).id)
 
-    return wire.RuleEventPage(items=[_event_view(each) for each in await services.database.read(use_case)])
+    return wire.RuleEvents(items=[_event_view(each) for each in await services.database.read(use_case)])
 
 
 @rules.patch("/rules/{rule_id:rule}", summary="Updates, enables or disables a rule")
 async def change_rule(
-    rule_id: RuleId, body: wire.ChangeRule, who: RuleWriter, services: With, if_match: IfMatch = None
-) -> wire.RuleView:
+    rule_id: RuleId, body: Sent[wire.ChangeRule], who: RuleWriter, services: With, if_match: IfMatch = None
+) -> wire.Rule:
     use_case = partial(
         services[RuleService].change,
         rule_id=rule_id,
         changes=_changes(body),
         by=who,
-        why=body.why,
+        why=body.why or None,
         if_match=version_of(if_match),
     )
     return _one(await services.database.write(use_case))
@@ -138,11 +140,12 @@ async def remove_rule(
 
 
 def _changes(body: wire.ChangeRule) -> dict[str, Any]:
-    changes = {name: getattr(body, name) for name in body.model_fields_set - {"why"}}
+    found = {name: getattr(body, name) for name in body.__struct_fields__ if name != "why"}
+    changes = {name: value for name, value in found.items() if value is not UNSET}
     for name, value in changes.items():
         if value is None and name not in _NULLABLE:
             raise InvalidRequest.at(f"/{name}", "cannot be null")
-    if body.expires_at is not None:
+    if isinstance(body.expires_at, str):
         changes["expires_at"] = expiry(body.expires_at)
     return changes
 
@@ -152,7 +155,9 @@ def _question(body: wire.CheckRules, who: Principal) -> Question:
 
     If a person asks, the agent ID is trusted, and approvals for all of the agent's tokens count.
     """
-    named = body.model_dump(by_alias=True, exclude_none=True, exclude={"payload", "agent_id", "tags", "priority"})
+    named = json_of(body)
+    for other in ("payload", "agentId", "tags", "priority"):
+        named.pop(other, None)
     raised: dict[str, Any] = {
         "agentId": body.agent_id or "somebody",
         "tags": body.tags,
@@ -189,17 +194,17 @@ def rule_body(rule: Rule, problem: str | None) -> dict[str, Any]:
     }
 
 
-def _view(rule: Rule, problem: str | None) -> wire.RuleView:
+def _view(rule: Rule, problem: str | None) -> wire.Rule:
     told = {"warnings": warnings(rule.pattern, rule.action)}
-    return wire.RuleView.model_validate(rule_body(rule, problem) | told)
+    return wire.Rule.of(rule_body(rule, problem) | told)
 
 
-def _one(rule: Rule) -> wire.RuleView:
+def _one(rule: Rule) -> wire.Rule:
     return _view(rule, problem_of(rule))
 
 
-def _event_view(event: RuleEvent) -> wire.RuleEventView:
-    return wire.RuleEventView.model_validate(
+def _event_view(event: RuleEvent) -> wire.RuleEvent:
+    return wire.RuleEvent.of(
         {
             "ruleId": event.rule_id,
             "seq": event.seq,

@@ -10,10 +10,11 @@ from starlette.responses import JSONResponse, Response
 
 from assent.breakpoints.api.listing import known_filters
 from assent.contracts import rules_file as wire
+from assent.contracts.shape import json_of
 from assent.core.errors import InvalidRequest
 from assent.core.rulebook import Rule
 from assent.core.rules_file import Entry, read, written
-from assent.http.endpoint import PeopleReader, RuleWriter, With, router
+from assent.http.endpoint import PeopleReader, RuleWriter, Sent, With, router
 from assent.policy.rule_warnings import warnings
 from assent.policy.store.rules import Rules
 from assent.policy.usecases.rules_file import Import, Imported, forecast, import_rules
@@ -39,7 +40,7 @@ async def export_rules(who: PeopleReader, services: With) -> Response:
     "/rules/import", response_model_exclude_none=True, summary="Imports all rules in rules.json, or none of them"
 )
 async def import_file(  # noqa: PLR0913, PLR0917  # required by FastAPI
-    body: wire.RulesFile,
+    body: Sent[wire.RulesFile],
     who: RuleWriter,
     services: With,
     request: Request,
@@ -49,7 +50,7 @@ async def import_file(  # noqa: PLR0913, PLR0917  # required by FastAPI
 ) -> wire.RulesImported:
     _refuse_unknown(request)
     # Parsing thousands of patterns takes seconds, during which the event loop must handle other requests.
-    entries = await asyncio.to_thread(read, body.model_dump(by_alias=True, exclude_none=True))
+    entries = await asyncio.to_thread(read, json_of(body))
     wanted = Import(entries=tuple(entries), replacing=replace == "true", why=why)
     if dry_run == "true":
         done = await services.database.read(partial(forecast, wanted=wanted, by=who))
@@ -75,7 +76,7 @@ def _view(done: Imported, *, dry_run: bool) -> wire.RulesImported:
         *(_entry_body("unchanged", entry, rule) for entry, rule in plan.unchanged),
     ]
     items.sort(key=lambda item: item["index"])
-    return wire.RulesImported.model_validate(
+    return wire.RulesImported.of(
         {
             "dryRun": dry_run,
             "added": len(plan.added),

@@ -10,6 +10,9 @@ from assent.console import output
 from assent.console.output import Json
 from assent.console.renamed import OldAgent, OldTags
 from assent.console.session import gathered, session
+from assent.contracts.history import GateSummary, HistoryEntry, HistoryPage
+from assent.contracts.rules import Rule
+from assent.contracts.shape import plain
 from assent.core.plurals import plural
 from assent.policy.commands.local_rules import Local, LocalRulebook, rules_session
 from assent.policy.commands.rules import (
@@ -26,7 +29,6 @@ from assent.policy.commands.rules import (
 from assent.sdk.client import Assent
 from assent.sdk.errors import NotFound
 from assent.sdk.protocol import HistoryFilters
-from assent.sdk.values import GateSummary, HistoryEntry, HistoryPage, Rule, plain
 
 app = typer.Typer()
 spaced = typer.Typer(name="breakpoint", no_args_is_help=True, help="The `breakpoint:` commands, written with a space.")

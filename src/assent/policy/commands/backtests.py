@@ -6,8 +6,9 @@ from collections.abc import Callable, Generator, Sequence
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from assent.console import output
+from assent.contracts.backtest import Backtest, PastBreakpoint
+from assent.contracts.rules import ShadowReport
 from assent.core.plurals import plural
-from assent.sdk.values import Backtest, PastBreakpoint, ShadowReport
 
 _OUTCOMES = {
     "approved": "approved by people",

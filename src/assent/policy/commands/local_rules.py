@@ -7,10 +7,10 @@ import typer
 
 from assent.console import output
 from assent.console.session import session
+from assent.contracts.rules import Rule
 from assent.sdk.breakpoints import server_is_set
 from assent.sdk.client import Assent
 from assent.sdk.errors import InvalidRequest, NotFound
-from assent.sdk.values import Rule
 
 if TYPE_CHECKING:
     from assent.core.rulebook import Rule as Stored

@@ -14,13 +14,13 @@ import typer
 from assent.console import output
 from assent.console.output import Json
 from assent.console.session import session
+from assent.contracts.shape import plain
 from assent.core.canonical import is_object, strict_loads
 from assent.core.receipts import LARGEST
 from assent.sdk import receipts
 from assent.sdk.client import Assent
 from assent.sdk.errors import AssentError, FileRefused, InvalidReceipt, MalformedJson
 from assent.sdk.receipts import Expected, Keys, Receipt, ReceiptKey, ReceiptKeys, ReceiptUse
-from assent.sdk.values import plain
 
 app = typer.Typer()
 receipt = typer.Typer(no_args_is_help=True, help="Manage receipts (signed proof of approval).")

@@ -13,12 +13,14 @@ from assent.console import output
 from assent.console.output import Json
 from assent.console.renamed import OldAgent
 from assent.console.session import session
+from assent.contracts.rules import Rule, RuleCheck, RuleEvent
+from assent.contracts.rules_file import RulesImported
+from assent.contracts.shape import plain
 from assent.core.canonical import is_object, strict_loads
 from assent.policy.commands.backtests import print_backtest, print_shadow, progress_bar
 from assent.policy.commands.local_rules import Local, rules_session
 from assent.sdk.errors import InvalidRequest, MalformedJson, PatternError
 from assent.sdk.protocol import RuleChanges
-from assent.sdk.values import Rule, RuleCheck, RuleEvent, RulesImported, plain
 
 app = typer.Typer()
 rule = typer.Typer(no_args_is_help=True, help="Manage auto-approval rules.")

@@ -9,6 +9,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from assent.contracts import rules_file as wire
+from assent.contracts.models import read as read_shape
+from assent.contracts.shape import json_of
 from assent.core.access import Permission
 from assent.core.canonical import strict_loads
 from assent.core.errors import AssentError, InvalidRequest, MalformedJson
@@ -69,10 +71,10 @@ async def draft(visit: Visit, error: AssentError) -> Response:
 
 def _entries(text: str) -> list[Entry]:
     try:
-        document = wire.RulesFile.model_validate(strict_loads(text.encode()))
+        document = read_shape(wire.RulesFile, strict_loads(text.encode()))
     except ValidationError as error:
         raise from_validation(error) from error
-    return read(document.model_dump(by_alias=True, exclude_none=True))
+    return read(json_of(document))
 
 
 def _page(visit: Visit, plan: Imported | None = None, *, error: AssentError | None = None) -> Response:

@@ -8,16 +8,17 @@ from fastapi import Request
 
 from assent.breakpoints.api.listing import MAX_LIMIT, documented, page_limit, single_filters
 from assent.contracts import triggers as shapes
+from assent.contracts.shape import json_of
 from assent.core.access import Principal
 from assent.core.errors import InvalidRequest
 from assent.core.timestamps import iso
 from assent.core.triggers_json import spelt, unspelt
 from assent.db.transaction import Transaction
-from assent.http.endpoint import PeopleReader, RuleWriter, Services, With, router
+from assent.http.endpoint import PeopleReader, RuleWriter, Sent, Services, With, router
 from assent.http.query import CURSOR, EVENT_ID, LIMIT, known_event_id
 from assent.runs.api import run_body
 from assent.triggers.api.firings import firing_body
-from assent.triggers.api.triggers import as_json, load_processes
+from assent.triggers.api.triggers import as_the_api_names_it, load_processes
 from assent.triggers.event import EventState, TriggerEvent, envelope
 from assent.triggers.model import Trigger, told
 from assent.triggers.usecases.dispatch import Trial, TriggeringService, WholeEvent
@@ -62,7 +63,7 @@ async def list_trigger_events(request: Request, who: PeopleReader, services: Wit
     # An extra row was read to determine whether there is another page.
     more = found[limit - 1].id if len(found) > limit else None
     items = [event_body(each) for each in found[:limit]]
-    return shapes.TriggerEventPage.model_validate({"items": items, "nextCursor": more})
+    return shapes.TriggerEventPage.of({"items": items, "nextCursor": more})
 
 
 def _of_source(tx: Transaction, given: dict[str, str], who: Principal, services: Services) -> dict[str, str]:
@@ -80,7 +81,7 @@ def _of_source(tx: Transaction, given: dict[str, str], who: Principal, services:
     response_model_exclude_none=True,
     summary="Tests an event against all triggers, one trigger or a draft (dry run)",
 )
-async def test_trigger_event(body: shapes.TestTriggers, who: PeopleReader, services: With) -> shapes.TrialPage:
+async def test_trigger_event(body: Sent[shapes.TestTriggers], who: PeopleReader, services: With) -> shapes.Trials:
     if (body.event_id is None) == (body.event is None):
         raise InvalidRequest.at("/", "must contain either eventId or event")
     await load_processes(services)
@@ -93,15 +94,15 @@ async def test_trigger_event(body: shapes.TestTriggers, who: PeopleReader, servi
             event = services[TriggeringService].supposed(tx, body.event or {}, by=who)
         return services[TriggeringService].try_out(tx, by=who, event=event, drafts=draft, only=only)
 
-    with as_json():
+    with as_the_api_names_it():
         found = await services.database.read(use_case)
-    return shapes.TrialPage.model_validate({"items": [_trial(each) for each in found]})
+    return shapes.Trials.of({"items": [_trial(each) for each in found]})
 
 
 def _against(body: shapes.TestTriggers, services: Services) -> tuple[list[Trigger] | None, str | None]:
     if isinstance(body.trigger, shapes.CreateTrigger):
-        said = unspelt(body.trigger.model_dump(by_alias=True, exclude_none=True))
-        with as_json():
+        said = unspelt(json_of(body.trigger))
+        with as_the_api_names_it():
             return [services[TriggerService].check(said)], None
     return None, body.trigger
 
@@ -123,9 +124,9 @@ def _trial(trial: Trial) -> dict[str, Any]:
     response_model_exclude_none=True,
     summary="Gets an event with the result of each trigger and the runs that it started",
 )
-async def show_trigger_event(event_id: str, who: PeopleReader, services: With) -> shapes.TriggerEventView:
+async def show_trigger_event(event_id: str, who: PeopleReader, services: With) -> shapes.TriggerEvent:
     found = await services.database.read(partial(services[TriggeringService].event, event_id=event_id, by=who))
-    return shapes.TriggerEventView.model_validate(whole_body(found))
+    return shapes.TriggerEvent.of(whole_body(found))
 
 
 @trigger_events.post(
@@ -135,12 +136,12 @@ async def show_trigger_event(event_id: str, who: PeopleReader, services: With) -
     summary="Replays an event as a new event",
 )
 async def replay_trigger_event(
-    event_id: str, body: shapes.ReplayEvent, who: RuleWriter, services: With
+    event_id: str, body: Sent[shapes.ReplayEvent], who: RuleWriter, services: With
 ) -> shapes.TriggerEventSummary:
     def use_case(tx: Transaction) -> TriggerEvent:
         return services[TriggeringService].replay(tx, event_id, by=who, trigger=body.trigger)
 
-    return shapes.TriggerEventSummary.model_validate(event_body(await services.database.write(use_case)))
+    return shapes.TriggerEventSummary.of(event_body(await services.database.write(use_case)))
 
 
 @trigger_events.get(
@@ -151,7 +152,7 @@ async def replay_trigger_event(
 async def sketch_trigger(event_id: str, who: PeopleReader, services: With) -> shapes.TriggerBody:
     await load_processes(services)
     found = await services.database.read(partial(services[TriggeringService].sketch, event_id=event_id, by=who))
-    return shapes.TriggerBody.model_validate(spelt(found))
+    return shapes.TriggerBody.of(spelt(found))
 
 
 def event_body(event: TriggerEvent) -> dict[str, Any]:

@@ -49,7 +49,7 @@ async def list_firings(request: Request, who: PeopleReader, services: With) -> s
 
     found, counts = await services.database.read(use_case)
     counted = sorted(counts.items(), key=str)
-    return shapes.FiringPage.model_validate(
+    return shapes.FiringPage.of(
         {
             "items": [firing_body(each) for each in found[:limit]],
             "nextCursor": found[limit - 1].id if len(found) > limit else None,
@@ -77,9 +77,9 @@ def _filters(request: Request) -> dict[str, str]:
     response_model_exclude_none=True,
     summary="Retries a dead firing",
 )
-async def retry_firing(firing_id: str, who: RuleWriter, services: With) -> shapes.FiringView:
+async def retry_firing(firing_id: str, who: RuleWriter, services: With) -> shapes.Firing:
     use_case = partial(services[TriggeringService].retry, firing_id=known_firing_id(firing_id), by=who)
-    return shapes.FiringView.model_validate(firing_body(await services.database.write(use_case)))
+    return shapes.Firing.of(firing_body(await services.database.write(use_case)))
 
 
 @firings.post(
@@ -88,9 +88,9 @@ async def retry_firing(firing_id: str, who: RuleWriter, services: With) -> shape
     response_model_exclude_none=True,
     summary="Discards a dead or held firing",
 )
-async def discard_firing(firing_id: str, who: RuleWriter, services: With) -> shapes.FiringView:
+async def discard_firing(firing_id: str, who: RuleWriter, services: With) -> shapes.Firing:
     use_case = partial(services[TriggeringService].discard, firing_id=known_firing_id(firing_id), by=who)
-    return shapes.FiringView.model_validate(firing_body(await services.database.write(use_case)))
+    return shapes.Firing.of(firing_body(await services.database.write(use_case)))
 
 
 def firing_body(firing: Firing) -> dict[str, Any]:

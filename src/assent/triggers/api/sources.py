@@ -9,11 +9,12 @@ from fastapi import Path, Request, Response
 
 from assent.breakpoints.api.listing import documented, single_filters
 from assent.contracts import triggers as shapes
+from assent.contracts.shape import given
 from assent.core.access import Permission, Principal
 from assent.core.errors import InvalidRequest
 from assent.core.timestamps import SECOND, iso
 from assent.db.transaction import Transaction
-from assent.http.endpoint import Manager, PeopleReader, Services, With, router
+from assent.http.endpoint import Manager, PeopleReader, Sent, Services, With, router
 from assent.triggers.store.sources import StoredSource
 from assent.triggers.usecases.scheduler import instants
 from assent.triggers.usecases.sources import SourceService
@@ -34,13 +35,13 @@ _COUNT: dict[str, dict[str, Any]] = {
 
 
 @sources.get("/sources", response_model_exclude_none=True, summary="Lists this project's sources")
-async def list_sources(who: PeopleReader, services: With) -> shapes.SourcePage:
+async def list_sources(who: PeopleReader, services: With) -> shapes.Sources:
     found = await services.database.read(partial(services[SourceService].listed, by=who))
-    return shapes.SourcePage(items=[_view(each, who, services) for each in found])
+    return shapes.Sources(items=[_view(each, who, services) for each in found])
 
 
 @sources.post("/sources", status_code=201, response_model_exclude_none=True, summary="Creates a source")
-async def create_source(body: shapes.CreateSource, who: Manager, services: With) -> shapes.SourceView:
+async def create_source(body: Sent[shapes.CreateSource], who: Manager, services: With) -> shapes.Source:
     def use_case(tx: Transaction) -> StoredSource:
         return services[SourceService].create(tx, body.name, body.kind, body.settings, by=who, enabled=body.enabled)
 
@@ -48,15 +49,15 @@ async def create_source(body: shapes.CreateSource, who: Manager, services: With)
 
 
 @sources.get("/sources/{source_id}", response_model_exclude_none=True, summary="Gets a source")
-async def show_source(source_id: SourceId, who: PeopleReader, services: With) -> shapes.SourceView:
+async def show_source(source_id: SourceId, who: PeopleReader, services: With) -> shapes.Source:
     return _view(await _known(services, source_id, who), who, services)
 
 
 @sources.patch("/sources/{source_id}", response_model_exclude_none=True, summary="Updates a source")
 async def change_source(
-    source_id: SourceId, body: shapes.ChangeSource, who: Manager, services: With
-) -> shapes.SourceView:
-    changes = {name: getattr(body, name) for name in body.model_fields_set}
+    source_id: SourceId, body: Sent[shapes.ChangeSource], who: Manager, services: With
+) -> shapes.Source:
+    changes = given(body)
     for name, value in changes.items():
         if value is None:
             raise InvalidRequest.at(f"/{name}", "cannot be null")
@@ -87,12 +88,12 @@ async def remove_source(source_id: SourceId, who: Manager, services: With) -> Re
     openapi_extra=documented(_COUNT),
     summary="Lists when this project's schedules will fire next",
 )
-async def list_schedules(request: Request, who: PeopleReader, services: With) -> shapes.SchedulePage:
+async def list_schedules(request: Request, who: PeopleReader, services: With) -> shapes.Schedules:
     count = _count(single_filters(request, _COUNT).get("count"))
     found = await services.database.read(partial(services[SourceService].listed, by=who))
     now = services.clock.now()
     schedules = [each for each in found if each.kind == "schedule"]
-    return shapes.SchedulePage.model_validate({"items": [schedule_body(each, now, count) for each in schedules]})
+    return shapes.Schedules.of({"items": [schedule_body(each, now, count) for each in schedules]})
 
 
 def _count(text: str | None) -> int:
@@ -133,8 +134,8 @@ async def _known(services: Services, source_id: str, who: Principal) -> StoredSo
     return await services.database.read(lambda tx: services[SourceService].known(tx, source_id, by=who))
 
 
-def _view(stored: StoredSource, who: Principal, services: Services) -> shapes.SourceView:
-    return shapes.SourceView.model_validate(source_body(stored, who, services))
+def _view(stored: StoredSource, who: Principal, services: Services) -> shapes.Source:
+    return shapes.Source.of(source_body(stored, who, services))
 
 
 def source_body(stored: StoredSource, who: Principal, services: Services) -> dict[str, Any]:

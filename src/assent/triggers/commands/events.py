@@ -11,12 +11,8 @@ import typer
 from assent.console import output
 from assent.console.output import Json
 from assent.console.session import gathered, session
-from assent.core.canonical import is_object
-from assent.kernel.yaml_file import Unreadable
-from assent.kernel.yaml_file import read as read_yaml
-from assent.sdk.client import Assent
-from assent.sdk.trigger_calls import FiringFilters, TriggerEventFilters
-from assent.sdk.trigger_values import (
+from assent.contracts.shape import plain
+from assent.contracts.triggers import (
     Finding,
     Firing,
     FiringPage,
@@ -26,7 +22,11 @@ from assent.sdk.trigger_values import (
     TriggerEventPage,
     TriggerEventSummary,
 )
-from assent.sdk.values import plain
+from assent.core.canonical import is_object
+from assent.kernel.yaml_file import Unreadable
+from assent.kernel.yaml_file import read as read_yaml
+from assent.sdk.client import Assent
+from assent.sdk.trigger_calls import FiringFilters, TriggerEventFilters
 
 commands = typer.Typer()
 

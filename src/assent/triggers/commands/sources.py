@@ -10,8 +10,8 @@ from assent.console import output
 from assent.console.output import Json
 from assent.console.pairs import settings_of
 from assent.console.session import session
-from assent.sdk.trigger_values import Source
-from assent.sdk.values import plain
+from assent.contracts.shape import plain
+from assent.contracts.triggers import Source
 
 app = typer.Typer()
 source = typer.Typer(no_args_is_help=True, help="Manage trigger event sources.")

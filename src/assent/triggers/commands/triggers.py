@@ -12,8 +12,8 @@ from assent.console import output
 from assent.console.output import Json
 from assent.console.pairs import inputs_of
 from assent.console.session import session
-from assent.sdk.trigger_values import Schedule, Trigger
-from assent.sdk.values import plain
+from assent.contracts.shape import plain
+from assent.contracts.triggers import Schedule, Trigger
 from assent.triggers.commands import events as trigger_events
 from assent.triggers.commands import send as trigger_send
 
