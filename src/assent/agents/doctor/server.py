@@ -174,7 +174,7 @@ def old_rule_findings(url: str, accesses: Iterable[Access]) -> Iterator[Finding]
         for each in rules:
             stored = Rule(id=each.id, pattern=each.pattern, action=each.action, source=each.source)
             if each.enabled and not each.removed_at and (missing := unnamed(stored)):
-                what = f"{sentence(each.id, missing)} It approves more than its author was shown."
+                what = f"{sentence(each.id, missing)} It approves calls that its author was not shown."
                 todo = (
                     f"Remove it with `assent rule remove {each.id}`."
                     " The next question will offer a rule for that exact call."
