@@ -67,7 +67,7 @@ class World:
         return httpx2.request(method, self.url + path, headers=headers, timeout=60, **options)
 
     def link(self, name: str) -> str:
-        """Create a sign-in link directly in the data, as `assent user link` does while the server is running."""
+        """Create a sign-in link directly in the database, as `assent user link` does while the server is running."""
 
         async def make() -> str:
             async with running_node(self.settings) as node:

@@ -165,7 +165,7 @@ async def test_an_imported_release_keeps_its_time_and_text_and_is_marked_as_impo
     assert [each["metadata"].get("via") for each in events["items"][1:3]] == ["import", "import"]
 
 
-async def test_an_imported_approval_permits_no_new_call(original: OriginalService, settings: Settings) -> None:
+async def test_an_imported_approval_does_not_permit_new_calls(original: OriginalService, settings: Settings) -> None:
     """The approval does not count toward auto-approval, has no receipt, and is not visible to agents."""
     for n in range(5):
         original.feedback(original.create(QUESTION, minute(n)), "ann", "Go.", minute(n), release=True)

@@ -1,4 +1,4 @@
-"""A receiver of callbacks: a real HTTP server that records requests, and responds or hangs as configured."""
+"""A callback receiver: a real HTTP server that records requests, and responds or hangs as configured."""
 
 import contextlib
 import json

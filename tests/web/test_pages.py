@@ -322,7 +322,7 @@ async def test_times_are_shown_in_both_relative_and_exact_form(node: Node, clock
     assert "1 min ago" in page.text
 
 
-async def test_files_are_served_with_content_types_that_cannot_run(node: Node) -> None:
+async def test_files_are_served_with_content_types_that_browsers_do_not_execute(node: Node) -> None:
     browser = await signed_in(node)
     created = await node.create(**EVERYTHING)
     one = f"/breakpoints/{created['id']}/files"

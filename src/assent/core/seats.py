@@ -46,7 +46,7 @@ class Deputy:
 
 
 def seats_for(experts: Sequence[str], directory: Directory) -> tuple[tuple[Seat, ...], tuple[str, ...]]:
-    """Return the seats to fill, and the names of experts that do not refer to any person."""
+    """Return the seats to fill, and any expert names that match no one."""
     names = tuple(dict.fromkeys(experts))
     missing = tuple(name for name in names if not directory.carriers(name))
     carried = tuple(Seat(name) for name in names if name not in missing)

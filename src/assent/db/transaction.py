@@ -1,4 +1,4 @@
-"""The open transaction that a use case works with; it creates the stores of the features when they are first used."""
+"""The open transaction that a use case works with; it creates each feature's stores on first use."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar

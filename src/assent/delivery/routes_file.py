@@ -118,7 +118,7 @@ def _refuse_unknown(body: Mapping[str, Json], known: frozenset[str], pointer: st
 
 
 def _list(given: Json, pointer: str, of: Callable[[Json, str], Value], *, at_least: int = 0) -> tuple[Value, ...]:
-    """Parse a list; a single string does not have to be in a list."""
+    """Parse a list; a bare string is accepted as a one-item list."""
     listed: Json = [given] if isinstance(given, str) else given
     if not is_array(listed) or not at_least <= len(listed) <= MOST:
         raise InvalidRequest.at(pointer, f"must be a list of {at_least} to {MOST} items")

@@ -143,7 +143,7 @@ class StrictRoute(APIRoute):
         return strict
 
     def _encoded(self, endpoint: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
-        """Write shapes as JSON, because FastAPI would validate them once more."""
+        """Write shapes as JSON here; otherwise, FastAPI would validate them again."""
 
         async def encoded(**values: Any) -> Any:  # noqa: ANN401  # what the endpoint takes and returns
             found = await endpoint(**values)

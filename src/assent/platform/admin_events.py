@@ -167,7 +167,7 @@ class Fold:
         self._kinds = frozenset(kinds)
         self._last: dict[tuple[str, str], AdminEvent] = {}
         self.begun = False
-        """Whether a baseline was recorded; before that, nothing can be compared."""
+        """Whether a baseline has been recorded; until then, there is nothing to compare against."""
 
     def take(self, event: AdminEvent) -> None:
         self.begun = self.begun or event.type == BASELINE

@@ -247,7 +247,7 @@ class Runs(Store):
         self._session.write(UPSERT_STEP, [_step_row(run_id, step)])
 
     def listening(self, run_id: str) -> None:
-        """Unmark steps with new comments, because the worker that claimed the run reads all comments."""
+        """Clear the mark on steps that have new comments, because the worker that claimed the run reads all comments."""
         self._session.write(LISTENING, [{"run_id": run_id}])
 
     def heard(self, run_id: str, step: Step) -> None:
@@ -262,7 +262,7 @@ class Runs(Store):
         return [_written(row) for row in rows]
 
     def own_lines(self, run_id: str) -> list[Written]:
-        """Return the lines that the process itself wrote, and would write again in every replay."""
+        """Return the lines that the process itself wrote, and would write again on every replay."""
         return [_written(row) for row in self._session.all(SELECT_OWN, {"run_id": run_id})]
 
     def enqueue(self, run_id: str, why: str) -> None:

@@ -100,7 +100,7 @@ def _cut(text: str) -> tuple[str, str]:
     lines = text.split("\n")
     kept = "\n".join(lines[:MAX_LINES])
     if len(kept) > MAX_CHARACTERS:
-        # A file can have few lines but a very long one, so limit both.
+        # A file can have few but very long lines, so limit both their number and their length.
         return kept[:MAX_CHARACTERS], f"{plural(len(text) - MAX_CHARACTERS, 'more character')} not shown"
     return kept, f"{plural(len(lines) - MAX_LINES, 'more line')} not shown" if len(lines) > MAX_LINES else ""
 

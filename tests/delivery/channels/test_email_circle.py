@@ -105,7 +105,7 @@ async def test_a_decision_made_elsewhere_closes_the_thread(working: Node, mail: 
         ("ann@evil.org", "mx.example.com; dmarc=pass header.from=evil.org"),
     ],
 )
-async def test_a_reply_from_another_sender_does_not_decide(
+async def test_a_reply_from_another_sender_does_not_count_as_a_decision(
     working: Node, mail: MailServer, sender: str, proof: str
 ) -> None:
     channel_id = await by_mail(working, mail)

@@ -96,7 +96,7 @@ async def test_high_risk_and_ended_breakpoints_cannot_be_answered_by_email(mail:
         assert MARKER not in sent.text
 
 
-async def test_a_question_with_options_refers_to_the_review_link(mail: MailServer) -> None:
+async def test_a_question_with_options_points_to_the_review_link(mail: MailServer) -> None:
     await channel(mail.port).send(note(asked={"payload": {"question": "Which?", "options": ["blue", "green"]}}))
     assert "To approve, open Review." in mail.letters[0].text
 
@@ -353,7 +353,7 @@ async def test_the_sender_is_notified_of_a_refused_reply(mail: MailServer) -> No
     assert "&lt;ended&gt;" in sent.html
 
 
-async def test_the_refusal_of_a_rejection_states_the_missing_reason_only_once(mail: MailServer) -> None:
+async def test_rejecting_without_a_reason_reports_the_problem_only_once(mail: MailServer) -> None:
     refused = InvalidRequest.at("/comment", NO_REASON)
     told = Told(done=False, message=refused.message, problems={"/comment": NO_REASON}, error=refused)
     await channel(mail.port).reply(hears(letter("Reject")), told)

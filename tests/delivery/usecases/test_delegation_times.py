@@ -96,7 +96,7 @@ async def test_an_escalation_does_not_wait_for_a_question_delayed_by_quiet_hours
     assert claim is not None, "the escalation waits behind a question held by quiet hours"
 
 
-async def test_a_digest_during_quiet_hours_omits_messages_delayed_by_them(
+async def test_a_digest_sent_during_quiet_hours_omits_messages_that_quiet_hours_delay(
     node: Node, clock: ManualClock, ann: Principal
 ) -> None:
     await channel(node, "email")

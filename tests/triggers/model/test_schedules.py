@@ -195,7 +195,7 @@ def test_jitter_is_the_same_on_every_node_and_in_every_version() -> None:
 @pytest.mark.parametrize(
     ("cron", "jitter", "most"), [("@hourly", "5s", 5), ("@hourly", "1s", 1), ("* * * * *", "2h", 59)]
 )
-def test_jitter_is_at_most_its_setting_and_less_than_the_interval(cron: str, jitter: str, most: int) -> None:
+def test_jitter_never_exceeds_its_maximum_and_is_less_than_the_interval(cron: str, jitter: str, most: int) -> None:
     schedule, instant = read({"cron": cron, "jitter": jitter}), at("05-05T10:00:00")
     late = {tick_at(schedule, instant, f"src_{n}") - instant for n in range(1_000)}
     assert late == {seconds * SECOND for seconds in range(most + 1)}

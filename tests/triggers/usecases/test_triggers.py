@@ -126,7 +126,7 @@ def test_a_path_and_a_name_refer_to_the_same_process(sqlite_settings: Settings) 
     assert {service.check(BODY | {"run": run}).run for run in ("fix-ci", "processes/fix_ci.py")} == {"fix-ci"}
 
 
-async def test_a_change_increases_the_version_and_records_its_author(node: Node) -> None:
+async def test_a_change_increments_the_version_and_records_its_author(node: Node) -> None:
     trigger = await made(node)
     after = await changed(node, trigger.id, note="Only main.", once="{{ event.sha }}")
     assert (after.version, after.updated_by, after.created_by) == (2, "person:bob", "person:ann")

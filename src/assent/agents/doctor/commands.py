@@ -169,7 +169,7 @@ def _of_server(
         ready, findings = server_findings(url)
     except BadAddress as error:
         return None, [problem("server", Place(URL), error.message, f"Set {URL} to the server's URL.")]
-    # Send tokens only to the server from the environment, never to a URL from a file in some folder.
+    # Send tokens only to the server configured in the environment, never to a URL read from a file.
     ours = [each for each in accesses if each.url is None]
     findings += [_elsewhere(each, url) for each in accesses if each.url is not None]
     usable = [each for each in ours if well_formed(each.token)]

@@ -110,7 +110,7 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Desk:
-    """A single hook request, from the question to the answer."""
+    """A single hook request, from question to answer."""
 
     request: Request
     services: Services

@@ -5,7 +5,7 @@ from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, T
 
 from assent.db.tables.base import metadata, number, text
 
-# A durable execution of a process. `turn` counts the claims of workers: only the latest one may write.
+# A durable execution of a process. `turn` counts worker claims: only the latest claimant may write.
 runs = Table(
     "assent_runs",
     metadata,

@@ -1,4 +1,4 @@
-"""The list of firings with the reasons why they are held or failed, and buttons to retry or discard them."""
+"""The list of firings, with the reason why each is held or has failed, and buttons to retry or discard them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

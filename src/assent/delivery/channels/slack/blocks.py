@@ -80,7 +80,7 @@ def listing(digest: Digest) -> dict[str, Any]:
 
 
 def _item(digest: Digest, each: Breakpoint, n: int) -> list[Block]:
-    """Return an item of a digest, with buttons if its breakpoint is pending, or with the outcome if it has ended."""
+    """Return a digest item, with buttons if its breakpoint is pending, or with the outcome if it has ended."""
     question = each.payload.get("question")
     more = question if isinstance(question, str) and question and question != headline(each) else ""
     said = f"{headline(each)}\n{more}\n{_summary(each)}" if more else f"{headline(each)}\n{_summary(each)}"
