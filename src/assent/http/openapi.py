@@ -100,8 +100,8 @@ HOT_PATHS = {
                 _query(
                     "assignedTo",
                     {"const": "me"},
-                    "If `me`, return only breakpoints that are assigned to you or one of your groups, or to the owner if"
-                    " you are the project's owner. Agents cannot use this parameter.",
+                    "If `me`, return only breakpoints that are assigned to you or one of your groups, or to the"
+                    " owner if you are the project's owner. Agents cannot use this parameter.",
                 ),
                 _query(
                     "createdAfter", _MOMENT, "Return only breakpoints that were created after this time (exclusive)."

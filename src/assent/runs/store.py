@@ -247,7 +247,7 @@ class Runs(Store):
         self._session.write(UPSERT_STEP, [_step_row(run_id, step)])
 
     def listening(self, run_id: str) -> None:
-        """Clear the mark on steps that have new comments, because the worker that claimed the run reads all comments."""
+        """Clear the marks of steps with new comments, because the worker that claimed the run reads all comments."""
         self._session.write(LISTENING, [{"run_id": run_id}])
 
     def heard(self, run_id: str, step: Step) -> None:
