@@ -173,9 +173,22 @@ def signed_in_state(world: World, chromium: Browser, name: str) -> Any:
     return state
 
 
+class States(dict[str, Any]):
+    """The cookies of each person, who signs in when they are first needed."""
+
+    def __init__(self, world: World, chromium: Browser) -> None:
+        super().__init__()
+        self.world = world
+        self.chromium = chromium
+
+    def __missing__(self, name: str) -> Any:
+        self[name] = state = signed_in_state(self.world, self.chromium, name)
+        return state
+
+
 @pytest.fixture(scope="module")
-def states(world: World, chromium: Browser) -> dict[str, Any]:
-    return {name: signed_in_state(world, chromium, name) for name in PEOPLE}
+def states(world: World, chromium: Browser) -> States:
+    return States(world, chromium)
 
 
 @pytest.fixture(scope="module")
