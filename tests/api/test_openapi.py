@@ -1,5 +1,6 @@
 """The published OpenAPI document is valid and complete, and the server behaves exactly as documented."""
 
+import json
 import re
 from collections import Counter
 from typing import Any
@@ -135,11 +136,23 @@ async def test_everything_under_api_requires_a_token_and_documents_it(shared: No
 def _testable(process: Process) -> dict[str, Any]:
     """Exclude operations that wait, because test_waiting covers them."""
     document: dict[str, Any] = httpx2.get(f"{process.url}/openapi.json", timeout=30).json()
+    # Schemathesis reuses the IDs in earlier responses where a schema has the name of a path's parameter. It would then
+    # revoke its own token.
+    for name in ("Token", "CreatedToken", "Person"):
+        document = _renamed(document, name, f"{name}InResponses")
     for path in STREAMS:
         del document["paths"][path]
     status = document["paths"]["/api/breakpoints/{breakpoint_id}/status"]["get"]
     status["parameters"] = [each for each in status["parameters"] if each["name"] != "wait"]
     return document
+
+
+def _renamed(document: dict[str, Any], old: str, new: str) -> dict[str, Any]:
+    schemas = document["components"]["schemas"]
+    schemas[new] = schemas.pop(old)
+    text = json.dumps(document).replace(f'"#/components/schemas/{old}"', f'"#/components/schemas/{new}"')
+    found: dict[str, Any] = json.loads(text)
+    return found
 
 
 def _configuration(process: Process, token: str, *, examples: int) -> SchemathesisConfig:
