@@ -10,7 +10,20 @@ import pytest
 from tests.mutation.quick import OPTIONS
 from tests.mutation.runner import PURE, Module, Runner, Score, say
 
-TESTS = ("tests/core", "tests/fuzz", *sorted(str(each) for each in Path("tests").glob("*/model")))
+TESTS = tuple(
+    sorted(
+        str(each)
+        for pattern in (
+            "core",
+            "fuzz",
+            "*/model",
+            "agents/doctor/*_checkup*.py",
+            "agents/doctor/*_settings.py",
+            "kernel/*_yaml_*.py",
+        )
+        for each in Path("tests").glob(pattern)
+    )
+)
 ENOUGH = 0.85
 
 
