@@ -101,6 +101,8 @@ def _detail(each: Mapping[str, Any], known: Sequence[str]) -> str:
     key = str(location[0])
     if "payload" in known and key in PAYLOAD_FIELDS:
         return f"is not a top-level field. Set {key!r} in the payload."
+    if "payload" in known and key == "gate":
+        return "is not a known field. To name the gate, set 'breakpointId' in the payload."
     return f"is not a known field. {did_you_mean(key, known)}".rstrip()
 
 

@@ -293,7 +293,12 @@ async def test_a_misspelled_field_is_rejected_with_a_suggestion(shared: Node, ke
 
 
 async def test_a_misplaced_field_is_rejected_with_a_hint_about_where_it_belongs(shared: Node) -> None:
-    for key, said in (("risk", "Set 'risk' in the payload"), ("ttl", "Did you mean 'ttlSeconds'")):
+    hints = {
+        "risk": "Set 'risk' in the payload",
+        "ttl": "Did you mean 'ttlSeconds'",
+        "gate": "set 'breakpointId' in the payload",
+    }
+    for key, said in hints.items():
         body = {"agentId": "agent-1", "payload": {"question": "?"}, key: "high"}
         answer = await shared.call("POST", "/api/breakpoints", await shared.token("agent"), json=body)
         assert answer.status_code == 422
